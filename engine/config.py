@@ -1,0 +1,50 @@
+"""Everything the engine process is started with, as one object, read once.
+
+The daemon fills it from flags, environment and file; it travels to the engine process as JSON, and into the
+recording's header with every default filled in.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """
+    model                  name of an embedded model, a Hugging Face folder, or a GGUF file
+    dtype                  compute and KV type: "auto" or "float32" (the reference backend knows no other)
+    backend                "auto" or "reference"
+    num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
+    kv_cache_memory_bytes  used when num_kv_blocks is 0
+    max_model_len          0 takes the model's context length, bounded by what the pool holds
+    num_threads            threads of the kernels; 0 takes the cores this process may use
+    record_dir             folder of this run's recording; "" records nothing
+    record_content         keep token ids in the vault beside the recording
+    max_segment_bytes      a segment is closed and the next begun beyond this size
+    sync_interval_ms       power loss loses at most so much of the recording
+    """
+
+    model: str
+    dtype: str = "auto"
+    backend: str = "auto"
+    block_size: int = 16
+    num_kv_blocks: int = 0
+    kv_cache_memory_bytes: int = 512 * 1024 * 1024
+    max_model_len: int = 0
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    max_num_queued_reqs: int = 1024
+    scheduling_policy: str = "fcfs"
+    enable_prefix_caching: bool = True
+    num_threads: int = 0
+    record_dir: str = ""
+    record_content: bool = False
+    max_segment_bytes: int = 64 * 1024 * 1024
+    sync_interval_ms: int = 1000
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "EngineConfig":
+        return cls(**json.loads(text))

@@ -1,0 +1,31 @@
+"""What travels beside the stream and never into the core: token ids.
+
+The daemon sends a request's contents with its arrival, execution returns the tokens it drew with a step's result, and
+the recorder keeps both in the vault when it was asked to.
+"""
+
+from typing import NamedTuple
+
+
+class RequestContents(NamedTuple):
+    """The token ids that a client gave.
+
+    logit_bias   (token id, bias) pairs, ascending by token id
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    stop_token_ids: tuple[int, ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+
+class TokenOutput(NamedTuple):
+    """One emitted token.
+
+    logprob        natural-log probability under the unmodified logits; nan-free
+    top_logprobs   (token id, log-probability), most likely first, ties by lowest id; empty unless asked for
+    """
+
+    request: int
+    token_id: int
+    logprob: float
+    top_logprobs: tuple[tuple[int, float], ...] = ()

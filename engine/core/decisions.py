@@ -1,0 +1,172 @@
+"""Everything the core can decide: its outputs, each with its reason and the numbers it was made on.
+
+Named tuples, as the events are; their kind numbers stand in `vocabulary.py`. Fields are only ever appended.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class RejectReason(StrEnum):
+    """Why a request was refused at arrival."""
+
+    PROMPT_TOO_LONG = "prompt_too_long"  # prompt + 1 token exceeds max_model_len
+    CONTEXT_TOO_LONG = "context_too_long"  # prompt + max_output_tokens exceeds max_model_len
+    EXCEEDS_KV_CACHE = "exceeds_kv_cache"  # the prompt alone needs more blocks than there are
+    QUEUE_FULL = "queue_full"
+    DRAINING = "draining"
+    DUPLICATE_REQUEST = "duplicate_request"
+
+
+class DeferReason(StrEnum):
+    """Why a waiting request was not admitted in a pass."""
+
+    MAX_NUM_SEQS = "max_num_seqs"  # as many requests run as may
+    TOKEN_BUDGET = "token_budget"  # nothing is left of the step's token budget
+    OUT_OF_BLOCKS = "out_of_blocks"  # its blocks are not free
+    PREEMPTION = "preemption"  # a request was preempted in this pass, so none is admitted
+    BEHIND_ANOTHER = "behind_another"  # the policy puts another waiting request first
+
+
+class PreemptReason(StrEnum):
+    OUT_OF_BLOCKS = "out_of_blocks"  # a running request needed a block
+    MORE_URGENT_WAITS = "more_urgent_waits"  # the policy let a waiting request take the victim's blocks
+
+
+class PreemptMode(StrEnum):
+    RECOMPUTE = "recompute"
+
+
+class FinishReason(StrEnum):
+    """Why a request ended. The daemon maps these to the API's finish reasons or errors."""
+
+    STOP = "stop"  # a stop token, or a stop string found by the daemon
+    LENGTH = "length"  # max_output_tokens reached
+    KV_CACHE_EXHAUSTED = "kv_cache_exhausted"  # it ran alone and outgrew the pool
+    CANCELLED = "cancelled"
+    DRAINED = "drained"  # cut off at the drain timeout
+    FAILED = "failed"  # its step failed or its logits were not finite
+    LOST = "lost"  # the engine that held it died
+
+
+class RequestRejected(NamedTuple):
+    """Refused at arrival: it never waits and never runs.
+
+    asked, limit      the figure that was too large and its bound, in the unit of the reason (tokens or requests)
+    retry_after_ms    for QUEUE_FULL: when a place should be free at the measured drain rate; else 0
+    """
+
+    request: int
+    reason: RejectReason
+    asked: int
+    limit: int
+    retry_after_ms: int
+
+
+class RequestDeferred(NamedTuple):
+    """It goes on waiting; written when the reason changes.
+
+    num_blocks_needed, num_blocks_free   as found in this pass
+    behind                               the request that stands before it (BEHIND_ANOTHER), else -1
+    num_passes                           how many passes the reason before this one had lasted
+    """
+
+    request: int
+    reason: DeferReason
+    num_blocks_needed: int
+    num_blocks_free: int
+    behind: int
+    num_passes: int
+
+
+class RequestAdmitted(NamedTuple):
+    """Waiting or preempted → running, with blocks for all of its known tokens.
+
+    block_ids         its whole block table; the first num_hit_blocks of them were found in the prefix cache
+    evicted_blocks    cached blocks whose contents were given up to make room
+    num_blocks_free   free or evictable before this admission
+    num_passes        passes it has waited since it was queued
+    """
+
+    request: int
+    block_ids: tuple[int, ...]
+    num_hit_blocks: int
+    evicted_blocks: tuple[int, ...]
+    num_blocks_free: int
+    num_passes: int
+
+
+class RequestPreempted(NamedTuple):
+    """Running → preempted, its blocks given up.
+
+    for_request       the request that gets room; equal to `request` when it gave way to all others
+    num_tokens_lost   computed tokens whose KV must be computed (or found in the prefix cache) again
+    chain             number shared by a cascade: a preemption whose beneficiary is preempted in turn hands it on
+    """
+
+    request: int
+    for_request: int
+    reason: PreemptReason
+    mode: PreemptMode
+    num_blocks_freed: int
+    num_tokens_lost: int
+    chain: int
+
+
+class StepPlanned(NamedTuple):
+    """What the next step computes.
+
+    rows              (request, start, count): compute the request's tokens start … start+count-1
+    new_blocks        (request, block id) appended to block tables for this step
+    evicted_blocks    cached blocks given up for new_blocks
+    num_running, num_waiting (preempted ones included), num_blocks_free (free or evictable), token_budget_left
+                      as they stand after planning
+    """
+
+    step: int
+    rows: tuple[tuple[int, int, int], ...]
+    new_blocks: tuple[tuple[int, int], ...]
+    evicted_blocks: tuple[int, ...]
+    num_running: int
+    num_waiting: int
+    num_blocks_free: int
+    token_budget_left: int
+
+
+class TokensEmitted(NamedTuple):
+    """Tokens for clients.
+
+    rows   (request, num_output_tokens so far, this one included): one token each
+    """
+
+    step: int
+    rows: tuple[tuple[int, int], ...]
+
+
+class RequestFinished(NamedTuple):
+    """The end of a request: exactly one for each that was queued.
+
+    num_output_tokens     the answer's tokens: what `usage.completion_tokens` says
+    num_emitted_tokens    tokens the engine emitted for it (more than the answer's after a stop string)
+    num_cached_tokens     prompt tokens found in the prefix cache at first admission
+    """
+
+    request: int
+    reason: FinishReason
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_emitted_tokens: int
+    num_cached_tokens: int
+    num_preemptions: int
+    num_blocks_freed: int
+
+
+Decision = (
+    RequestRejected
+    | RequestDeferred
+    | RequestAdmitted
+    | RequestPreempted
+    | StepPlanned
+    | TokensEmitted
+    | RequestFinished
+)

@@ -1,0 +1,98 @@
+"""Everything that can happen to the core: its inputs, in the order in which it saw them.
+
+An event holds counts, digests and parameters that matter to scheduling; never a token, never text. What is not an
+event cannot influence a decision. Events are named tuples so that they are cheap to make, compare and pack; their kind
+numbers stand in `vocabulary.py`. Fields are only ever appended.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from engine.core.sampling_params import SamplingParams
+
+
+class CancelCause(StrEnum):
+    """Who wants a request to end before its own end."""
+
+    CLIENT = "client"  # the connection closed
+    STOP_STRING = "stop_string"  # the daemon found a stop string in the text
+    DRAIN = "drain"  # the drain timeout passed
+
+
+class FinishFlag(StrEnum):
+    """What execution saw in the row that emitted a token."""
+
+    NONE = ""
+    STOP = "stop"  # an end-of-text or stop token id
+    ERROR = "error"  # the logits were not finite
+
+
+class RequestArrived(NamedTuple):
+    """A request reached the engine.
+
+    request           number of the request, unique in the run, ascending in order of arrival
+    request_id        the name the client knows it by (X-Request-Id, or made by the daemon)
+    arrival_ns        monotonic time at which the daemon had read the whole HTTP request
+    prompt_digests    keyed, chained digests of the prompt's full blocks (16 bytes each), in order
+    sampling          opaque to the core: carried so that the recording says how the tokens were drawn
+    """
+
+    request: int
+    request_id: str
+    tenant: str
+    priority: int
+    arrival_ns: int
+    num_prompt_tokens: int
+    max_output_tokens: int
+    prompt_digests: tuple[bytes, ...]
+    sampling: SamplingParams
+
+
+class RequestCancelled(NamedTuple):
+    """A request must end now, whatever it is doing.
+
+    num_output_tokens  for STOP_STRING: how many output tokens belong to the answer (the engine may have emitted more
+                       before the daemon saw the stop string); else -1
+    """
+
+    request: int
+    cause: CancelCause
+    num_output_tokens: int
+
+
+class StepCompleted(NamedTuple):
+    """The step under way has been executed.
+
+    emitted   (request, FinishFlag, digest of the final hidden row as u64, bits of the token's fp32 log-probability)
+              per emitted token
+    filled    (request, block digest) per block that the step filled beyond the prompt's own full blocks, in order
+    """
+
+    step: int
+    emitted: tuple[tuple[int, str, int, int], ...]
+    filled: tuple[tuple[int, bytes], ...]
+    execute_ns: int
+    sample_ns: int
+
+
+class StepFailed(NamedTuple):
+    """The step under way raised: its requests cannot go on."""
+
+    step: int
+    error: str
+
+
+class DrainRequested(NamedTuple):
+    """Take no new request; finish those that are here."""
+
+
+class ExecutorRestarted(NamedTuple):
+    """A fresh engine takes over from one that died; the requests it held are lost.
+
+    lost   (request, request_id, num_prompt_tokens, num_output_tokens already delivered) per lost request
+    """
+
+    lost: tuple[tuple[int, str, int, int], ...]
+
+
+Event = RequestArrived | RequestCancelled | StepCompleted | StepFailed | DrainRequested | ExecutorRestarted

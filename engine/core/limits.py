@@ -1,0 +1,46 @@
+"""Every bound of the engine, with its unit. The recording's header carries them all; a core is built from them alone."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024  # one frame between the processes or in a recording; larger ones are refused unread
+MAX_INBOX_ITEMS = 65_536  # between the socket reader and the loop; beyond it the reader waits (back-pressure)
+MAX_OUTBOX_FRAMES = 65_536  # between the loop and the socket; beyond it the loop waits
+MAX_RECORD_QUEUE_ENTRIES = 65_536  # between the loop and the writer; beyond it entries become a counted gap
+MAX_REQUEST_ID_CHARS = 256
+MAX_ERROR_CHARS = 2_000  # of an error text that goes into a record
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the core is bounded by.
+
+    block_size              tokens per KV block
+    num_kv_blocks           blocks in the pool, all usable by requests
+    max_model_len           tokens of prompt and output together
+    max_num_seqs            requests running at the same time
+    max_num_batched_tokens  tokens computed in one step
+    max_num_queued_reqs     requests waiting (preempted ones not counted, for they were admitted once)
+    scheduling_policy       name of a policy in `policies/`
+    enable_prefix_caching   look prompts up in, and keep finished blocks for, the prefix index
+    priority_aging_ns       `priority` policy: one class counts as much as so much earlier arrival
+    """
+
+    block_size: int = 16
+    num_kv_blocks: int = 512
+    max_model_len: int = 2048
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    max_num_queued_reqs: int = 1024
+    scheduling_policy: str = "fcfs"
+    enable_prefix_caching: bool = True
+    priority_aging_ns: int = 10_000_000_000
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Limits":
+        """Unknown keys, written by a newer version, are left out; missing ones take the default."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})

@@ -1,0 +1,143 @@
+"""What the daemon and the engine process say to each other: msgpack frames over a socket pair.
+
+A frame is a u32 little-endian length and a msgpack array whose first element names the message. Engine → daemon, the
+`Handled` message carries the very entry that was recorded, so that metrics and the live view are readings of the
+same stream. This module knows no socket: `encode` gives bytes, `FrameDecoder` takes bytes.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgpack
+
+from engine.core.contents import RequestContents, TokenOutput
+from engine.core.errors import EngineError
+from engine.core.limits import MAX_FRAME_BYTES
+from engine.core.sampling_params import SamplingParams
+from engine.core.vocabulary import Entry, entry_from_array, entry_to_array
+
+_LENGTH = struct.Struct("<I")
+
+
+class ProtocolError(EngineError):
+    """The other process sent what this one cannot read."""
+
+
+class Arrive(NamedTuple):
+    """Daemon → engine: a request, with its contents. Fields as in `RequestArrived`."""
+
+    request: int
+    request_id: str
+    tenant: str
+    priority: int
+    arrival_ns: int
+    max_output_tokens: int
+    sampling: SamplingParams
+    contents: RequestContents
+
+
+class Cancel(NamedTuple):
+    """Daemon → engine. Fields as in `RequestCancelled`."""
+
+    request: int
+    cause: str
+    num_output_tokens: int
+
+
+class Drain(NamedTuple):
+    """Daemon → engine: take no new request."""
+
+
+class Restarted(NamedTuple):
+    """Daemon → engine, first message after a restart: requests lost with the engine before. See `ExecutorRestarted`."""
+
+    lost: tuple[tuple[int, str, int, int], ...]
+
+
+class Stop(NamedTuple):
+    """Daemon → engine: close the recording and exit."""
+
+    cause: str
+
+
+class Ready(NamedTuple):
+    """Engine → daemon: the model is loaded. `info` names backend, numerics class, limits, model and recording."""
+
+    info: dict[str, Any]
+
+
+class Failed(NamedTuple):
+    """Engine → daemon: it cannot start or go on; `message` is for the operator."""
+
+    message: str
+
+
+class Handled(NamedTuple):
+    """Engine → daemon: one entry, as recorded, and the tokens that its TokensEmitted stand for, in the same order."""
+
+    entry: Entry
+    outputs: tuple[TokenOutput, ...]
+
+
+class RecorderStatus(NamedTuple):
+    """Engine → daemon: what the recorder has written and lost, for /metrics."""
+
+    num_bytes: int
+    num_entries: int
+    num_gap_entries: int
+
+
+Message = Arrive | Cancel | Drain | Restarted | Stop | Ready | Failed | Handled | RecorderStatus
+_TYPES: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Arrive, Cancel, Drain, Restarted, Stop, Ready, Failed, Handled, RecorderStatus)
+}
+
+
+def encode(message: Message) -> bytes:
+    """The frame of `message`."""
+    if isinstance(message, Handled):
+        fields: tuple[Any, ...] = (entry_to_array(message.entry), message.outputs)
+    else:
+        fields = tuple(message)
+    body = msgpack.packb((type(message).__name__, *fields))
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a {type(message).__name__} frame of {len(body)} bytes exceeds {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Message:
+    """The message in a frame's body."""
+    try:
+        name, *fields = msgpack.unpackb(body, use_list=False, strict_map_key=False)
+        if name == "Handled":
+            outputs = tuple([TokenOutput(*output) for output in fields[1]])
+            return Handled(entry_from_array(fields[0]), outputs)
+        if name == "Arrive":
+            *rest, sampling, contents = fields
+            return Arrive(*rest, SamplingParams(*sampling), RequestContents(*contents))
+        message: Message = _TYPES[name](*fields)
+        return message
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ProtocolError(f"unreadable frame of {len(body)} bytes: {error}") from error
+
+
+class FrameDecoder:
+    """Cuts a byte stream into messages, keeping what is not yet whole."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        self._buffer += data
+        offset = 0
+        while len(self._buffer) - offset >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, offset)
+            if length > MAX_FRAME_BYTES:
+                raise ProtocolError(f"a frame claims {length} bytes, at most {MAX_FRAME_BYTES} are read")
+            end = offset + _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            yield decode(bytes(self._buffer[offset + _LENGTH.size : end]))
+            offset = end
+        del self._buffer[:offset]
