@@ -42,7 +42,6 @@ class Cancel(NamedTuple):
 
     request: int
     cause: str
-    num_output_tokens: int
 
 
 class Drain(NamedTuple):
@@ -103,7 +102,7 @@ def encode(message: Message) -> bytes:
     body = msgpack.packb((type(message).__name__, *fields))
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"a {type(message).__name__} frame of {len(body)} bytes exceeds {MAX_FRAME_BYTES}")
-    return _LENGTH.pack(len(body)) + body
+    return _LENGTH.pack(len(body)) + bytes(body)
 
 
 def decode(body: bytes) -> Message:
@@ -114,8 +113,10 @@ def decode(body: bytes) -> Message:
             outputs = tuple([TokenOutput(*output) for output in fields[1]])
             return Handled(entry_from_array(fields[0]), outputs)
         if name == "Arrive":
-            *rest, sampling, contents = fields
-            return Arrive(*rest, SamplingParams(*sampling), RequestContents(*contents))
+            arrive = Arrive(*fields)
+            return arrive._replace(
+                sampling=SamplingParams(*arrive.sampling), contents=RequestContents(*arrive.contents)
+            )
         message: Message = _TYPES[name](*fields)
         return message
     except (ValueError, KeyError, TypeError, IndexError) as error:

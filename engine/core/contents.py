@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 
 class RequestContents(NamedTuple):
-    """The token ids that a client gave.
+    """The token ids and texts that a client gave.
 
-    logit_bias   (token id, bias) pairs, ascending by token id
+    logit_bias     (token id, bias) pairs, ascending by token id
+    stop_strings   execution ends the request with the token that completes one of them (FinishFlag.STOP)
     """
 
     prompt_token_ids: tuple[int, ...]
     stop_token_ids: tuple[int, ...] = ()
     logit_bias: tuple[tuple[int, float], ...] = ()
+    stop_strings: tuple[str, ...] = ()
 
 
 class TokenOutput(NamedTuple):

@@ -40,7 +40,7 @@ class PreemptMode(StrEnum):
 class FinishReason(StrEnum):
     """Why a request ended. The daemon maps these to the API's finish reasons or errors."""
 
-    STOP = "stop"  # a stop token, or a stop string found by the daemon
+    STOP = "stop"  # a stop token or a stop string
     LENGTH = "length"  # max_output_tokens reached
     KV_CACHE_EXHAUSTED = "kv_cache_exhausted"  # it ran alone and outgrew the pool
     CANCELLED = "cancelled"
@@ -147,7 +147,6 @@ class RequestFinished(NamedTuple):
     """The end of a request: exactly one for each that was queued.
 
     num_output_tokens     the answer's tokens: what `usage.completion_tokens` says
-    num_emitted_tokens    tokens the engine emitted for it (more than the answer's after a stop string)
     num_cached_tokens     prompt tokens found in the prefix cache at first admission
     """
 
@@ -155,7 +154,6 @@ class RequestFinished(NamedTuple):
     reason: FinishReason
     num_prompt_tokens: int
     num_output_tokens: int
-    num_emitted_tokens: int
     num_cached_tokens: int
     num_preemptions: int
     num_blocks_freed: int

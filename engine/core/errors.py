@@ -1,4 +1,4 @@
-"""EngineError and its kinds: what others got wrong, with the figures and the remedy. Our own mistakes are assertions."""
+"""EngineError and its kinds: what others got wrong, with figures and remedy. Our own mistakes are assertions."""
 
 
 class EngineError(Exception):

@@ -15,7 +15,6 @@ class CancelCause(StrEnum):
     """Who wants a request to end before its own end."""
 
     CLIENT = "client"  # the connection closed
-    STOP_STRING = "stop_string"  # the daemon found a stop string in the text
     DRAIN = "drain"  # the drain timeout passed
 
 
@@ -23,7 +22,7 @@ class FinishFlag(StrEnum):
     """What execution saw in the row that emitted a token."""
 
     NONE = ""
-    STOP = "stop"  # an end-of-text or stop token id
+    STOP = "stop"  # an end-of-text or stop token id, or the token that completed a stop string
     ERROR = "error"  # the logits were not finite
 
 
@@ -49,15 +48,10 @@ class RequestArrived(NamedTuple):
 
 
 class RequestCancelled(NamedTuple):
-    """A request must end now, whatever it is doing.
-
-    num_output_tokens  for STOP_STRING: how many output tokens belong to the answer (the engine may have emitted more
-                       before the daemon saw the stop string); else -1
-    """
+    """A request must end now, whatever it is doing."""
 
     request: int
     cause: CancelCause
-    num_output_tokens: int
 
 
 class StepCompleted(NamedTuple):

@@ -1,4 +1,4 @@
-"""Every bound of the engine, with its unit. The recording's header carries them all; a core is built from them alone."""
+"""Every bound of the engine, with its unit. A recording's header carries them all; a core is built from them alone."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any

@@ -1,0 +1,263 @@
+"""The planning pass: who computes what in the next step, who gives way, who is let in, and why the others wait.
+
+One pass: 1. each running request gets its share of the token budget and the blocks for it; when blocks run out a
+victim of the policy's choice is preempted, and leaves the step if it was already placed in it. 2. Unless somebody was
+preempted, the waiting are admitted in order while places, budget and blocks last; an admitted request gets blocks for
+all of its known tokens, so a prefill under way never waits for blocks. 3. Whoever waits for a new reason is told.
+"""
+
+from engine.core.decisions import (
+    Decision,
+    DeferReason,
+    FinishReason,
+    PreemptMode,
+    PreemptReason,
+    RequestAdmitted,
+    RequestDeferred,
+    RequestFinished,
+    RequestPreempted,
+    StepPlanned,
+)
+from engine.core.kv_cache import BlockPool
+from engine.core.limits import Limits
+from engine.core.policies.interface import Policy
+from engine.core.request import Request, Status
+from engine.core.waiting import WaitingQueue
+
+
+class Planner:
+    """Owns the running and the waiting; shares the pool with the core."""
+
+    def __init__(self, limits: Limits, policy: Policy, pool: BlockPool) -> None:
+        self.limits = limits
+        self.policy = policy
+        self.pool = pool
+        self.running: list[Request] = []  # in order of admission
+        self.waiting = WaitingQueue()
+        self._num_steps = 0
+        self._num_passes = 0
+        self._num_chains = 0
+        self._unexplained: list[Request] = []  # queued since the last pass, or moved from the head
+        self._last_head: Request | None = None
+        self._step = _StepDraft()
+
+    def enqueue(self, request: Request) -> None:
+        request.rank = self.policy.rank(request)
+        self._wait(request)
+
+    def finish(self, request: Request, reason: FinishReason) -> RequestFinished:
+        """End a request in any live state: out of its queue, its blocks given up."""
+        if request.status is Status.RUNNING:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        num_blocks_freed = self.pool.release(request.block_table)
+        request.block_table = []
+        finished = RequestFinished(
+            request.number,
+            reason,
+            request.num_prompt_tokens,
+            request.num_output_tokens,
+            request.num_cached_tokens,
+            request.num_preemptions,
+            num_blocks_freed,
+        )
+        request.apply(finished)
+        return finished
+
+    def plan_step(self) -> list[Decision]:
+        """One pass. The last decision is the StepPlanned, unless there is nothing to compute."""
+        if not self.running and not self.waiting:
+            return []
+        self._step = _StepDraft()
+        self._num_passes += 1
+        self._place_running()
+        head_reason = self._admit_waiting()
+        self._explain_waiting(head_reason)
+        step = self._step
+        if step.rows:
+            step.decisions.append(self._close_step())
+        else:
+            num_left = len(self.running) + len(self.waiting)
+            assert num_left == 0, f"{num_left} requests want a step, but the pass placed none of them"
+        return step.decisions
+
+    def _close_step(self) -> StepPlanned:
+        step = self._step
+        planned = StepPlanned(
+            self._num_steps,
+            tuple([(request.number, request.num_computed_tokens, count) for request, count in step.rows.items()]),
+            tuple([(number, block) for number, blocks in step.new_blocks.items() for block in blocks]),
+            tuple(step.evicted_blocks),
+            len(self.running),
+            len(self.waiting),
+            self.pool.num_free,
+            self._budget_left(),
+        )
+        self._num_steps += 1
+        return planned
+
+    def _budget_left(self) -> int:
+        return self.limits.max_num_batched_tokens - sum(self._step.rows.values())
+
+    def _num_blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.limits.block_size)
+
+    # ── 1. the running ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _place_running(self) -> None:
+        for request, count in self.policy.split(self.limits.max_num_batched_tokens, self.running):
+            if request.status is not Status.RUNNING:  # it has given way since
+                continue
+            num_blocks = self._num_blocks_for(request.num_computed_tokens + count)
+            if num_blocks > self.limits.num_kv_blocks:  # even alone it would not fit: nobody is preempted for it
+                self._step.decisions.append(self.finish(request, FinishReason.KV_CACHE_EXHAUSTED))
+                continue
+            if self._make_room(request, num_blocks - len(request.block_table)):
+                self._step.rows[request] = count
+
+    def _make_room(self, request: Request, num_blocks: int) -> bool:
+        """Give `request` so many more blocks, preempting for them; False when it had to give way itself."""
+        while num_blocks > self.pool.num_free:
+            victim = self.policy.victim(self.running, request)
+            self._preempt(victim, request, PreemptReason.OUT_OF_BLOCKS)
+            if victim is request:
+                return False
+        if num_blocks > 0:
+            blocks, evicted = self.pool.allocate(num_blocks)
+            request.block_table.extend(blocks)
+            self._step.new_blocks[request.number] = blocks
+            self._step.evicted_blocks.extend(evicted)
+        return True
+
+    def _preempt(self, victim: Request, beneficiary: Request, reason: PreemptReason) -> None:
+        num_tokens_lost = victim.num_computed_tokens
+        num_blocks_freed = self.pool.release(victim.block_table)
+        if victim.chain < 0:
+            victim.chain = self._num_chains
+            self._num_chains += 1
+        preempted = RequestPreempted(
+            victim.number,
+            beneficiary.number,
+            reason,
+            PreemptMode.RECOMPUTE,
+            num_blocks_freed,
+            num_tokens_lost,
+            victim.chain,
+        )
+        beneficiary.chain, victim.chain = victim.chain, -1
+        victim.apply(preempted)
+        victim.block_table = []
+        victim.num_computed_tokens = 0
+        victim.num_preemptions += 1
+        self.running.remove(victim)
+        self._step.forget(victim)
+        self._step.decisions.append(preempted)
+        self._step.somebody_gave_way = True
+        self._wait(victim)
+
+    def _wait(self, request: Request) -> None:
+        request.queued_pass = self._num_passes
+        request.deferral = None
+        self.waiting.add(request)
+        self._unexplained.append(request)
+
+    # ── 2. the waiting ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _admit_waiting(self) -> tuple[DeferReason, int]:
+        """Admit while it goes; returns why the head of the queue stays, and how many blocks it needs."""
+        while (candidate := self.waiting.head) is not None:
+            hits = self._find_hits(candidate)
+            num_needed = self._num_blocks_for(candidate.num_tokens) - len(hits)
+            if self._step.somebody_gave_way:
+                return DeferReason.PREEMPTION, num_needed
+            if len(self.running) >= self.limits.max_num_seqs:
+                return DeferReason.MAX_NUM_SEQS, num_needed
+            if self._budget_left() <= 0:
+                return DeferReason.TOKEN_BUDGET, num_needed
+            num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
+            if num_short > 0:
+                if not self._take_blocks_for(candidate, num_short):
+                    return DeferReason.OUT_OF_BLOCKS, num_needed
+                hits = self._find_hits(candidate)  # its victims' blocks may hold its prefix: still found, now evictable
+            self._admit(candidate, hits)
+        return DeferReason.BEHIND_ANOTHER, 0
+
+    def _find_hits(self, request: Request) -> list[int]:
+        """Cached blocks of its tokens. At least one token is left to compute: without a row there is no next token."""
+        return self.pool.find_prefix(request.block_digests, (request.num_tokens - 1) // self.limits.block_size)
+
+    def _take_blocks_for(self, candidate: Request, num_short: int) -> bool:
+        """Preempt less urgent running requests for `candidate`, if together they can free enough."""
+        chosen: list[Request] = []
+        num_gained = 0
+        for victim in self.policy.victims_for_admission(self.running, candidate):
+            if num_gained >= num_short:
+                break
+            chosen.append(victim)
+            num_gained += self.pool.num_exclusive(victim.block_table)
+        if num_gained < num_short:
+            return False
+        for victim in chosen:
+            self._preempt(victim, candidate, PreemptReason.MORE_URGENT_WAITS)
+        return True
+
+    def _admit(self, request: Request, hits: list[int]) -> None:
+        num_blocks_free = self.pool.num_free
+        self.waiting.remove(request)
+        self.pool.hold(hits)
+        blocks, evicted = self.pool.allocate(self._num_blocks_for(request.num_tokens) - len(hits))
+        request.block_table = hits + blocks
+        request.num_computed_tokens = len(hits) * self.limits.block_size
+        if request.num_preemptions == 0:
+            request.num_cached_tokens = request.num_computed_tokens
+        num_passes = self._num_passes - request.queued_pass
+        admitted = RequestAdmitted(
+            request.number, tuple(request.block_table), len(hits), tuple(evicted), num_blocks_free, num_passes
+        )
+        request.apply(admitted)
+        self.running.append(request)
+        self._step.decisions.append(admitted)
+        self._step.rows[request] = min(self._budget_left(), request.num_uncomputed_tokens)
+
+    # ── 3. the reasons ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _explain_waiting(self, head_reason: tuple[DeferReason, int]) -> None:
+        """Tell the head, and those who are newly behind it; whoever's reason stays is told nothing."""
+        head = self.waiting.head
+        reason, num_needed = head_reason
+        if self._last_head is not head and self._last_head is not None:
+            self._unexplained.append(self._last_head)
+        if head is not None:
+            self._defer(head, reason, num_needed, -1)
+            for request in self._unexplained:
+                if request is not head and request.status in (Status.WAITING, Status.PREEMPTED):
+                    self._defer(request, DeferReason.BEHIND_ANOTHER, 0, head.number)
+        self._unexplained.clear()
+        self._last_head = head
+
+    def _defer(self, request: Request, reason: DeferReason, num_needed: int, behind: int) -> None:
+        if request.deferral is not None and request.deferral[0] is reason:
+            return
+        since = request.queued_pass if request.deferral is None else request.deferral[1]
+        num_passes = 0 if request.deferral is None else self._num_passes - since
+        request.deferral = (reason, self._num_passes)
+        self._step.decisions.append(
+            RequestDeferred(request.number, reason, num_needed, self.pool.num_free, behind, num_passes)
+        )
+
+
+class _StepDraft:
+    """What a pass has put together so far."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.rows: dict[Request, int] = {}  # request → tokens to compute
+        self.new_blocks: dict[int, list[int]] = {}
+        self.evicted_blocks: list[int] = []
+        self.somebody_gave_way = False
+
+    def forget(self, request: Request) -> None:
+        """A victim leaves the step it was placed in."""
+        self.rows.pop(request, None)
+        self.new_blocks.pop(request.number, None)

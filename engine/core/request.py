@@ -1,0 +1,104 @@
+"""One request as the core sees it: counts, blocks and a status that only decisions can change.
+
+There is no prefill status: in each step `num_computed_tokens` catches up with `num_tokens`, which covers chunked
+prefill, prefix hits and recomputing after preemption. It must not know tokens, nor who else runs.
+"""
+
+from enum import StrEnum
+
+from engine.core.decisions import (
+    Decision,
+    DeferReason,
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+)
+from engine.core.events import RequestArrived
+
+
+class Status(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+TRANSITIONS: dict[Status, dict[type[Decision], Status]] = {
+    Status.WAITING: {RequestAdmitted: Status.RUNNING, RequestFinished: Status.FINISHED},
+    Status.RUNNING: {RequestPreempted: Status.PREEMPTED, RequestFinished: Status.FINISHED},
+    Status.PREEMPTED: {RequestAdmitted: Status.RUNNING, RequestFinished: Status.FINISHED},
+    Status.FINISHED: {},
+}
+
+
+class Request:
+    """A live request.
+
+    num_computed_tokens   tokens whose KV lies in `block_table`
+    block_digests         digests of its full blocks known so far: the prompt's, then those that outputs filled
+    num_cached_tokens     prompt tokens found in the prefix cache when it was first admitted
+    queued_pass           planning pass in which it was queued (again)
+    deferral              reason it waits for, and the pass that gave it; None until it was explained
+    chain                 cascade that made room for it, handed on when it is preempted itself
+    """
+
+    __slots__ = (
+        "arrival_ns",
+        "block_digests",
+        "block_table",
+        "chain",
+        "deferral",
+        "max_output_tokens",
+        "num_cached_tokens",
+        "num_computed_tokens",
+        "num_output_tokens",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "number",
+        "priority",
+        "queued_pass",
+        "rank",
+        "request_id",
+        "status",
+        "tenant",
+    )
+
+    def __init__(self, event: RequestArrived) -> None:
+        self.number = event.request
+        self.request_id = event.request_id
+        self.tenant = event.tenant
+        self.priority = event.priority
+        self.arrival_ns = event.arrival_ns
+        self.num_prompt_tokens = event.num_prompt_tokens
+        self.max_output_tokens = event.max_output_tokens
+        self.block_digests = list(event.prompt_digests)
+        self.status = Status.WAITING
+        self.num_output_tokens = 0
+        self.num_computed_tokens = 0
+        self.block_table: list[int] = []
+        self.num_cached_tokens = 0
+        self.num_preemptions = 0
+        self.rank: tuple[int, ...] = ()
+        self.queued_pass = 0
+        self.deferral: tuple[DeferReason, int] | None = None
+        self.chain = -1
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens known: the prompt and what was emitted."""
+        return self.num_prompt_tokens + self.num_output_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        """1 while decoding, more while a prefill (first or again) is going on."""
+        return self.num_prompt_tokens + self.num_output_tokens - self.num_computed_tokens
+
+    @property
+    def was_admitted(self) -> bool:
+        return self.status is not Status.WAITING
+
+    def apply(self, decision: Decision) -> None:
+        """Take the transition that `decision` stands for; one that the table lacks is a bug of ours."""
+        following = TRANSITIONS[self.status].get(type(decision))
+        assert following is not None, f"request {self.number} is {self.status}: no {type(decision).__name__} from there"
+        self.status = following

@@ -1,0 +1,247 @@
+"""The core: `handle(event, now_ns)` is its one entry; what is not an event cannot influence it.
+
+It keeps the live requests and turns each event into decisions; whenever there is work and no step is under way it
+lets the planner (`planner.py`) plan one. A request that ends while a step computes rows for it is gone at once; its
+rows in that step's result are ignored.
+"""
+
+from collections import deque
+
+from engine.core.decisions import (
+    Decision,
+    FinishReason,
+    RejectReason,
+    RequestFinished,
+    RequestRejected,
+    StepPlanned,
+    TokensEmitted,
+)
+from engine.core.errors import InvalidLimits, NonDeterministicCore
+from engine.core.events import (
+    CancelCause,
+    DrainRequested,
+    Event,
+    ExecutorRestarted,
+    FinishFlag,
+    RequestArrived,
+    RequestCancelled,
+    StepCompleted,
+    StepFailed,
+)
+from engine.core.kv_cache import BlockPool
+from engine.core.limits import Limits
+from engine.core.planner import Planner
+from engine.core.policies.registry import make_policy
+from engine.core.request import Request
+
+DRAIN_RATE_WINDOW = 32  # ends of requests over which the drain rate is measured
+MIN_RETRY_AFTER_MS, MAX_RETRY_AFTER_MS = 1_000, 60_000
+
+
+class Core:
+    """One engine's state machine. Two cores with equal limits, fed equal events and times, decide equally."""
+
+    def __init__(self, limits: Limits) -> None:
+        check_limits(limits)
+        self.limits = limits
+        self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
+        self.planner = Planner(limits, make_policy(limits), self.pool)
+        self.requests: dict[int, Request] = {}
+        self._live_ids: dict[str, int] = {}
+        self._step_under_way: StepPlanned | None = None
+        self._is_draining = False
+        self._end_times_ns: deque[int] = deque(maxlen=DRAIN_RATE_WINDOW)
+        self._handlers = {
+            RequestArrived: self._on_arrived,
+            RequestCancelled: self._on_cancelled,
+            StepCompleted: self._on_step_completed,
+            StepFailed: self._on_step_failed,
+            DrainRequested: self._on_drain_requested,
+            ExecutorRestarted: self._on_executor_restarted,
+        }
+
+    @property
+    def is_drained(self) -> bool:
+        """Draining, and nothing is left to do."""
+        return self._is_draining and not self.requests
+
+    def handle(self, event: Event, now_ns: int) -> list[Decision]:
+        """Decide on one event. `now_ns` is monotonic; it is the only clock reading the core is given.
+
+        Raises NonDeterministicCore when the event cannot have followed the ones before it.
+        """
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            raise NonDeterministicCore(f"the core knows no event {type(event).__name__}")
+        decisions: list[Decision] = handler(event, now_ns)  # type: ignore[operator]  # the key is the handler's type
+        if self._step_under_way is None:
+            self._plan(decisions, now_ns)
+        return decisions
+
+    # ── requests come and go ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_arrived(self, event: RequestArrived, now_ns: int) -> list[Decision]:
+        refusal = self._refusal(event, now_ns)
+        if refusal is not None:
+            return [refusal]
+        request = Request(event)
+        self.requests[request.number] = request
+        self._live_ids[request.request_id] = request.number
+        self.planner.enqueue(request)
+        return []
+
+    def _refusal(self, event: RequestArrived, now_ns: int) -> RequestRejected | None:
+        """The first bound that the request breaks, with the figures; None when it may wait."""
+        limits = self.limits
+        num_slots = limits.num_kv_blocks * limits.block_size
+        num_tokens = event.num_prompt_tokens + event.max_output_tokens
+        waiting = self.planner.waiting.num_never_admitted
+        checks = (
+            (self._is_draining, RejectReason.DRAINING, 0, 0),
+            (
+                event.request_id in self._live_ids or event.request in self.requests,
+                RejectReason.DUPLICATE_REQUEST,
+                0,
+                0,
+            ),
+            (
+                event.num_prompt_tokens >= limits.max_model_len,
+                RejectReason.PROMPT_TOO_LONG,
+                event.num_prompt_tokens,
+                limits.max_model_len - 1,
+            ),
+            (num_tokens > limits.max_model_len, RejectReason.CONTEXT_TOO_LONG, num_tokens, limits.max_model_len),
+            (event.num_prompt_tokens > num_slots, RejectReason.EXCEEDS_KV_CACHE, event.num_prompt_tokens, num_slots),
+            (waiting >= limits.max_num_queued_reqs, RejectReason.QUEUE_FULL, waiting + 1, limits.max_num_queued_reqs),
+        )
+        for is_broken, reason, asked, limit in checks:
+            if is_broken:
+                retry_after_ms = self._retry_after_ms(now_ns) if reason is RejectReason.QUEUE_FULL else 0
+                return RequestRejected(event.request, reason, asked, limit, retry_after_ms)
+        return None
+
+    def _retry_after_ms(self, now_ns: int) -> int:
+        """When the queue should have drained, at the rate at which the latest requests ended."""
+        if len(self._end_times_ns) < 2:
+            return MIN_RETRY_AFTER_MS
+        mean_gap_ns = (now_ns - self._end_times_ns[0]) // len(self._end_times_ns)
+        drain_ms = mean_gap_ns * len(self.planner.waiting) // 1_000_000
+        return max(MIN_RETRY_AFTER_MS, min(drain_ms, MAX_RETRY_AFTER_MS))
+
+    def _on_cancelled(self, event: RequestCancelled, now_ns: int) -> list[Decision]:
+        request = self.requests.get(event.request)
+        if request is None:  # it ended before the cancel arrived
+            return []
+        drained = event.cause == CancelCause.DRAIN
+        return [self._finish(request, FinishReason.DRAINED if drained else FinishReason.CANCELLED, now_ns)]
+
+    def _on_drain_requested(self, event: DrainRequested, now_ns: int) -> list[Decision]:
+        self._is_draining = True
+        return []
+
+    def _on_executor_restarted(self, event: ExecutorRestarted, now_ns: int) -> list[Decision]:
+        return [
+            RequestFinished(number, FinishReason.LOST, num_prompt_tokens, num_output_tokens, 0, 0, 0)
+            for number, _request_id, num_prompt_tokens, num_output_tokens in event.lost
+        ]
+
+    def _finish(self, request: Request, reason: FinishReason, now_ns: int) -> RequestFinished:
+        finished = self.planner.finish(request, reason)
+        self._forget(request, now_ns)
+        return finished
+
+    def _forget(self, request: Request, now_ns: int) -> None:
+        del self.requests[request.number]
+        del self._live_ids[request.request_id]
+        self._end_times_ns.append(now_ns)
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _plan(self, decisions: list[Decision], now_ns: int) -> None:
+        planned = self.planner.plan_step()
+        for decision in planned:
+            if type(decision) is RequestFinished:
+                self._forget(self.requests[decision.request], now_ns)
+        decisions.extend(planned)
+        if planned and type(planned[-1]) is StepPlanned:
+            self._step_under_way = planned[-1]
+
+    def _take_step(self, step: int) -> StepPlanned:
+        plan, self._step_under_way = self._step_under_way, None
+        if plan is None or plan.step != step:
+            planned = "none" if plan is None else f"step {plan.step}"
+            raise NonDeterministicCore(f"the result of step {step} arrived while {planned} is under way")
+        return plan
+
+    def _on_step_completed(self, event: StepCompleted, now_ns: int) -> list[Decision]:
+        plan = self._take_step(event.step)
+        self._advance(plan, event)
+        emitted: list[tuple[int, int]] = []
+        finished: list[Decision] = []
+        for number, flag, _hidden_digest, _logprob_bits in event.emitted:
+            request = self.requests.get(number)
+            if request is None:
+                continue
+            if flag == FinishFlag.ERROR:
+                finished.append(self._finish(request, FinishReason.FAILED, now_ns))
+                continue
+            request.num_output_tokens += 1
+            emitted.append((number, request.num_output_tokens))
+            if flag == FinishFlag.STOP:
+                finished.append(self._finish(request, FinishReason.STOP, now_ns))
+            elif request.num_output_tokens >= request.max_output_tokens:
+                finished.append(self._finish(request, FinishReason.LENGTH, now_ns))
+        if emitted:
+            return [TokensEmitted(plan.step, tuple(emitted)), *finished]
+        return finished
+
+    def _advance(self, plan: StepPlanned, event: StepCompleted) -> None:
+        """Count what was computed, and index the blocks that are now full and written."""
+        filled: dict[int, deque[bytes]] = {}
+        for number, digest in event.filled:
+            filled.setdefault(number, deque()).append(digest)
+        block_size = self.limits.block_size
+        for number, start, count in plan.rows:
+            request = self.requests.get(number)
+            if request is None:
+                continue
+            request.num_computed_tokens = start + count
+            for index in range(start // block_size, (start + count) // block_size):
+                if index >= request.num_prompt_tokens // block_size:
+                    self._take_digest(request, index, filled)
+                self.pool.index(request.block_table[index], request.block_digests[index])
+
+    def _take_digest(self, request: Request, index: int, filled: dict[int, deque[bytes]]) -> None:
+        """The next digest reported for `request` belongs to block `index`; a recomputed block has its old digest."""
+        reported = filled.get(request.number)
+        if not reported:
+            raise NonDeterministicCore(
+                f"request {request.number}: block {index} filled, but its digest was not reported"
+            )
+        digest = reported.popleft()
+        if index == len(request.block_digests):
+            request.block_digests.append(digest)
+        elif request.block_digests[index] != digest:
+            raise NonDeterministicCore(f"request {request.number}: block {index} was recomputed with another digest")
+
+    def _on_step_failed(self, event: StepFailed, now_ns: int) -> list[Decision]:
+        plan = self._take_step(event.step)
+        rows = [self.requests[number] for number, _start, _count in plan.rows if number in self.requests]
+        return [self._finish(request, FinishReason.FAILED, now_ns) for request in rows]
+
+
+def check_limits(limits: Limits) -> None:
+    """Raises InvalidLimits when no progress could be promised under `limits`."""
+    for field in ("block_size", "num_kv_blocks", "max_model_len", "max_num_seqs", "max_num_batched_tokens"):
+        if getattr(limits, field) < 1:
+            raise InvalidLimits(f"{field} is {getattr(limits, field)}: it must be at least 1")
+    if limits.max_num_queued_reqs < 1:
+        raise InvalidLimits(
+            f"max_num_queued_reqs is {limits.max_num_queued_reqs}: at least 1 request must be able to wait"
+        )
+    if limits.max_num_batched_tokens < limits.max_num_seqs:
+        raise InvalidLimits(
+            f"max_num_batched_tokens ({limits.max_num_batched_tokens}) is less than max_num_seqs "
+            f"({limits.max_num_seqs}): every running request needs room for one token in a step; "
+            "raise the first or lower the second"
+        )
