@@ -1,0 +1,114 @@
+"""An executor without weights: tests, simulation, model-free runs.
+
+It behaves like a model where that matters: it keeps one number per KV slot, writes the planned rows' tokens into their
+slots, and draws each next token from a hash of the *context it reads back through the block table*. So a block lost,
+shared wrongly or overwritten changes the tokens and digests, as it would with weights; chunking, prefix hits and
+preemption must not.
+"""
+
+import hashlib
+import struct
+from array import array
+
+from engine.core.contents import RequestContents, TokenOutput
+from engine.core.decisions import (
+    Decision,
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+)
+from engine.core.events import FinishFlag, StepCompleted
+from engine.core.sampling_params import SamplingParams
+from engine.execution.digests import chain_digests
+from engine.execution.interface import StepResult
+
+SCRIPTED_VOCABULARY = 1_000
+END_OF_TEXT = 0
+
+
+class _Held:
+    def __init__(self, sampling: SamplingParams, contents: RequestContents) -> None:
+        self.sampling = sampling
+        self.contents = contents
+        self.tokens = list(contents.prompt_token_ids)
+        self.block_table: list[int] = []
+
+
+class ScriptedRunner:
+    """A Runner whose tokens are a pure function of the context, the seed and the position.
+
+    A token equal to END_OF_TEXT (1 in SCRIPTED_VOCABULARY draws) or in the stop tokens ends the request, unless
+    ignore_eos or min_tokens forbid it.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int, digest_key: bytes) -> None:
+        self._block_size = block_size
+        self._digest_key = digest_key
+        self._requests: dict[int, _Held] = {}
+        self.slots = array("q", [-1]) * (num_blocks * block_size)
+
+    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
+        return tuple(chain_digests(self._digest_key, contents.prompt_token_ids, self._block_size))
+
+    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+        self._requests[request] = _Held(sampling, contents)
+
+    def carry_out(self, decision: Decision) -> None:
+        match decision:
+            case RequestAdmitted():
+                self._requests[decision.request].block_table = list(decision.block_ids)
+            case RequestPreempted():
+                self._requests[decision.request].block_table = []
+            case RequestFinished() | RequestRejected():
+                self._requests.pop(decision.request, None)
+            case _:
+                pass
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        for request, block in plan.new_blocks:
+            self._requests[request].block_table.append(block)
+        emitted: list[tuple[int, str, int, int]] = []
+        filled: list[tuple[int, bytes]] = []
+        outputs: list[TokenOutput] = []
+        for request, start, count in plan.rows:
+            held = self._requests[request]
+            for position in range(start, start + count):
+                self.slots[self._slot(held, position)] = held.tokens[position]
+            filled.extend((request, digest) for digest in self._filled_digests(held, start, start + count))
+        for request, start, count in plan.rows:  # all rows write before any reads, as in a batched attention
+            held = self._requests[request]
+            if start + count == len(held.tokens):
+                context_digest, token = self._draw(held)
+                emitted.append((request, self._flag(held, token), context_digest, context_digest & 0xFFFFFFFF))
+                outputs.append(TokenOutput(request, token, -1.0))
+                held.tokens.append(token)
+        completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0)
+        return StepResult(completed, tuple(outputs))
+
+    def _slot(self, held: _Held, position: int) -> int:
+        return held.block_table[position // self._block_size] * self._block_size + position % self._block_size
+
+    def _filled_digests(self, held: _Held, start: int, end: int) -> list[bytes]:
+        first = max(start, len(held.contents.prompt_token_ids) // self._block_size * self._block_size)
+        first_block, end_block = first // self._block_size, end // self._block_size
+        if end_block <= first_block:
+            return []
+        digests = chain_digests(self._digest_key, held.tokens[: end_block * self._block_size], self._block_size)
+        return digests[first_block:]
+
+    def _draw(self, held: _Held) -> tuple[int, int]:
+        context = array("q", [self.slots[self._slot(held, position)] for position in range(len(held.tokens))])
+        digest = hashlib.blake2b(context.tobytes(), digest_size=8).digest()
+        num_output_tokens = len(held.tokens) - len(held.contents.prompt_token_ids)
+        draw = hashlib.blake2b(digest + struct.pack("<QQ", held.sampling.seed, num_output_tokens), digest_size=8)
+        token = int.from_bytes(draw.digest(), "little") % SCRIPTED_VOCABULARY
+        return int.from_bytes(digest, "little"), token
+
+    def _flag(self, held: _Held, token: int) -> FinishFlag:
+        num_output_tokens = len(held.tokens) - len(held.contents.prompt_token_ids) + 1
+        if num_output_tokens < held.sampling.min_tokens:
+            return FinishFlag.NONE
+        is_end = token == END_OF_TEXT and not held.sampling.ignore_eos
+        return FinishFlag.STOP if is_end or token in held.contents.stop_token_ids else FinishFlag.NONE

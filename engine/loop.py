@@ -1,0 +1,166 @@
+"""The main loop: an event in, decisions out, recorded and carried out.
+
+One thread owns the core and the executor. It must not know sockets, files or the clock beyond the interface: messages
+come from an inbox, entries go to a record sink and then to `publish`.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from engine.clock import Clock
+from engine.core.contents import RequestContents, TokenOutput
+from engine.core.decisions import Decision, RequestRejected, StepPlanned, TokensEmitted
+from engine.core.events import (
+    CancelCause,
+    DrainRequested,
+    Event,
+    ExecutorRestarted,
+    RequestArrived,
+    RequestCancelled,
+    StepCompleted,
+    StepFailed,
+)
+from engine.core.limits import MAX_ERROR_CHARS
+from engine.core.scheduler import Core
+from engine.core.vocabulary import Entry
+from engine.execution.interface import Runner
+from engine.protocol import Arrive, Cancel, Drain, Message, ProtocolError, Restarted, Stop
+
+log = structlog.get_logger(__name__)
+
+
+class Inbox(Protocol):
+    """Where the daemon's messages wait, in order."""
+
+    def get(self) -> Message:
+        """The next message; waits for one."""
+        ...
+
+    def drain(self) -> list[Message]:
+        """All messages that are here now."""
+        ...
+
+
+class RecordSink(Protocol):
+    """What the loop hands to the recorder. Nothing here waits or raises."""
+
+    def record(self, entry: Entry) -> None: ...
+
+    def record_contents(self, request: int, contents: RequestContents) -> None: ...
+
+    def record_tokens(self, step: int, outputs: tuple[TokenOutput, ...]) -> None: ...
+
+
+class NoRecord:
+    """The sink of an engine that records nothing."""
+
+    def record(self, entry: Entry) -> None:
+        pass
+
+    def record_contents(self, request: int, contents: RequestContents) -> None:
+        pass
+
+    def record_tokens(self, step: int, outputs: tuple[TokenOutput, ...]) -> None:
+        pass
+
+
+class EngineLoop:
+    """Ties the core to an executor; `publish(entry, outputs)` gets every entry after it was recorded."""
+
+    def __init__(
+        self,
+        core: Core,
+        runner: Runner,
+        clock: Clock,
+        sink: RecordSink,
+        publish: Callable[[Entry, tuple[TokenOutput, ...]], None],
+    ) -> None:
+        self.core = core
+        self.runner = runner
+        self._clock = clock
+        self._sink = sink
+        self._publish = publish
+        self._sequence = 0
+        self._plan: StepPlanned | None = None
+        self._stop_cause: str | None = None
+
+    def serve(self, inbox: Inbox) -> str:
+        """Handle messages and execute steps until a Stop; returns its cause."""
+        while self._stop_cause is None:
+            self.take(inbox.get())
+            while self._plan is not None and self._stop_cause is None:
+                self.run_step(inbox)
+        return self._stop_cause
+
+    def take(self, message: Message) -> None:
+        """Turn one message of the daemon into the core's event."""
+        match message:
+            case Arrive():
+                self._take_arrival(message)
+            case Cancel():
+                self._handle(RequestCancelled(message.request, CancelCause(message.cause)))
+            case Drain():
+                self._handle(DrainRequested())
+            case Restarted():
+                self._handle(ExecutorRestarted(message.lost))
+            case Stop():
+                self._stop_cause = message.cause
+            case _:
+                raise ProtocolError(f"the engine takes no {type(message).__name__} message")
+
+    def run_step(self, inbox: Inbox) -> None:
+        """Execute the planned step. What came in meanwhile is handled before its result, as it happened."""
+        plan = self._plan
+        assert plan is not None
+        self._plan = None
+        event: StepCompleted | StepFailed
+        try:
+            event, outputs = self.runner.execute(plan)
+        except Exception as error:  # whatever a kernel raises ends these requests, never the engine
+            log.exception("step failed", step=plan.step, num_rows=len(plan.rows))
+            event, outputs = StepFailed(plan.step, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]), ()
+        for message in inbox.drain():
+            self.take(message)
+        self._sink.record_tokens(plan.step, outputs)
+        self._handle(event, outputs)
+
+    def _take_arrival(self, arrive: Arrive) -> None:
+        contents = arrive.contents
+        event = RequestArrived(
+            arrive.request,
+            arrive.request_id,
+            arrive.tenant,
+            arrive.priority,
+            arrive.arrival_ns,
+            len(contents.prompt_token_ids),
+            arrive.max_output_tokens,
+            self.runner.prompt_digests(contents),
+            arrive.sampling,
+        )
+        self.runner.add_request(arrive.request, arrive.sampling, contents)
+        decisions = self._handle(event)
+        if not (decisions and type(decisions[0]) is RequestRejected):
+            self._sink.record_contents(arrive.request, contents)
+
+    def _handle(self, event: Event, outputs: tuple[TokenOutput, ...] = ()) -> list[Decision]:
+        now_ns = self._clock.now_ns()
+        try:
+            decisions = self.core.handle(event, now_ns)
+        except Exception:
+            self._sink.record(Entry(self._sequence, now_ns, event, ()))  # so that `check` meets the same end
+            raise
+        entry = Entry(self._sequence, now_ns, event, tuple(decisions))
+        self._sequence += 1
+        self._sink.record(entry)  # queued for writing before anyone outside can see it
+        emitting: frozenset[int] = frozenset()
+        for decision in decisions:
+            if type(decision) is StepPlanned:
+                self._plan = decision
+                continue
+            if type(decision) is TokensEmitted:
+                emitting = frozenset([request for request, _count in decision.rows])
+            self.runner.carry_out(decision)
+        self._publish(entry, tuple([output for output in outputs if output.request in emitting]))
+        return decisions

@@ -1,0 +1,212 @@
+"""The engine process: frames in, frames out, the loop in between, the recorder beside it.
+
+Started by the daemon's supervisor with one end of a socket pair: `python -m engine.process --fd N --config JSON`. It
+is the composition root: the one place that knows core, executor, recorder and protocol together. It ends when it is
+told to, and when the daemon is gone (end of file).
+"""
+
+from kernels.numeric_environment import fix_numeric_environment
+
+fix_numeric_environment()  # before torch is imported, which what follows does
+
+import argparse
+import platform
+import queue
+import secrets
+import signal
+import socket
+import sys
+import threading
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+
+from engine.clock import SystemClock
+from engine.config import EngineConfig
+from engine.core.contents import TokenOutput
+from engine.core.errors import EngineError
+from engine.core.limits import MAX_INBOX_ITEMS, MAX_OUTBOX_FRAMES
+from engine.core.scheduler import Core
+from engine.core.vocabulary import Entry
+from engine.execution.build import BuiltRunner, build_runner
+from engine.execution.digests import DIGEST_BYTES
+from engine.loop import EngineLoop, NoRecord, RecordSink
+from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
+from recorder.header import Header
+from recorder.writer import Recorder
+
+log = structlog.get_logger(__name__)
+
+READ_BYTES = 1 << 16
+STATUS_INTERVAL_S = 1.0
+
+
+class SocketInbox:
+    """Messages read from the socket by a thread of its own; the end of the socket reads as a Stop."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._queue: queue.Queue[Message] = queue.Queue(MAX_INBOX_ITEMS)
+        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+
+    def get(self) -> Message:
+        return self._queue.get()
+
+    def drain(self) -> list[Message]:
+        messages: list[Message] = []
+        while True:
+            try:
+                messages.append(self._queue.get_nowait())
+            except queue.Empty:
+                return messages
+
+    def _read(self) -> None:
+        decoder = FrameDecoder()
+        try:
+            while data := self._connection.recv(READ_BYTES):
+                for message in decoder.feed(data):
+                    self._queue.put(message)
+            self._queue.put(Stop("the daemon is gone"))
+        except OSError as error:
+            self._queue.put(Stop(f"the daemon is gone: {error}"))
+        except ProtocolError as error:
+            log.error("the daemon sent what cannot be read", error=str(error))
+            self._queue.put(Stop(f"protocol error: {error}"))
+
+
+class SocketOutbox:
+    """Frames for the daemon, sent by a thread of its own, so that the loop waits only when MAX_OUTBOX_FRAMES lie here."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._queue: queue.Queue[Message | None] = queue.Queue(MAX_OUTBOX_FRAMES)
+        self._recorder_counts: tuple[int, int, int] = (0, 0, 0)
+        self._recorder: Recorder | None = None
+        self._thread = threading.Thread(target=self._send, name="outbox", daemon=True)
+        self._thread.start()
+
+    def watch(self, recorder: Recorder) -> None:
+        """Report the recorder's counters to the daemon whenever they have changed."""
+        self._recorder = recorder
+
+    def put(self, message: Message) -> None:
+        self._queue.put(message)
+
+    def close(self) -> None:
+        """Send what lies here, then stop."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _send(self) -> None:
+        is_open = True
+        while True:
+            try:
+                message = self._queue.get(timeout=STATUS_INTERVAL_S)
+            except queue.Empty:
+                is_open = is_open and self._send_status()
+                continue
+            if message is None:
+                self._send_status()
+                return
+            is_open = is_open and self._send_frame(message)
+
+    def _send_status(self) -> bool:
+        recorder = self._recorder
+        if recorder is None:
+            return True
+        counts = (recorder.num_bytes, recorder.num_entries, recorder.num_gap_entries)
+        if counts == self._recorder_counts:
+            return True
+        self._recorder_counts = counts
+        return self._send_frame(RecorderStatus(*counts))
+
+    def _send_frame(self, message: Message) -> bool:
+        try:
+            self._connection.sendall(encode(message))
+        except OSError:  # the daemon is gone; the inbox sees it too and stops the loop
+            return False
+        return True
+
+
+class EngineProcess:
+    """Model, core, recorder and loop of one engine, started in this order."""
+
+    def __init__(self, config: EngineConfig, connection: socket.socket) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._outbox = SocketOutbox(connection)
+        self._inbox = SocketInbox(connection)
+        self._recorder: Recorder | None = None
+
+    def run(self) -> int:
+        """Serve until told to stop; returns the exit code. What keeps it from starting is said in a Failed message."""
+        try:
+            loop = self._build()
+        except EngineError as error:
+            return self._fail(str(error))
+        cause = "engine error"
+        try:
+            cause = loop.serve(self._inbox)
+            return 0
+        except Exception as error:  # a broken invariant of ours: the recording ends with the event that broke it
+            log.exception("the engine cannot go on")
+            return self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            if self._recorder is not None:
+                self._recorder.close(cause)
+            self._outbox.close()
+
+    def _fail(self, message: str) -> int:
+        self._outbox.put(Failed(message))
+        self._outbox.close()
+        return 1
+
+    def _build(self) -> EngineLoop:
+        salt = secrets.token_bytes(DIGEST_BYTES)
+        built = build_runner(self._config, salt, self._clock)
+        core = Core(built.limits)
+        sink: RecordSink = NoRecord()
+        if self._config.record_dir:
+            self._recorder = self._start_recorder(salt, built)
+            self._outbox.watch(self._recorder)
+            sink = self._recorder
+        self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
+        return EngineLoop(core, built.runner, self._clock, sink, self._publish)
+
+    def _start_recorder(self, salt: bytes, built: BuiltRunner) -> Recorder:
+        header = Header(
+            salt=salt,
+            reprise_version=version("reprise"),
+            limits=built.limits.to_dict(),
+            config=asdict(self._config),
+            environment={**built.info, "python": platform.python_version(), "machine": platform.machine()},
+        )
+        return Recorder(
+            Path(self._config.record_dir),
+            header,
+            self._clock,
+            record_content=self._config.record_content,
+            max_segment_bytes=self._config.max_segment_bytes,
+            sync_interval_ms=self._config.sync_interval_ms,
+        )
+
+    def _publish(self, entry: Entry, outputs: tuple[TokenOutput, ...]) -> None:
+        self._outbox.put(Handled(entry, outputs))
+
+
+def main() -> int:
+    """Entry of `python -m engine.process`."""
+    parser = argparse.ArgumentParser(prog="python -m engine.process", description=__doc__.splitlines()[0])
+    parser.add_argument("--fd", type=int, required=True, help="inherited socket to the daemon")
+    parser.add_argument("--config", required=True, help="EngineConfig as JSON")
+    arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # the daemon drains, and tells the engine when to stop
+        signal.signal(number, signal.SIG_IGN)
+    connection = socket.socket(fileno=arguments.fd)
+    return EngineProcess(EngineConfig.from_json(arguments.config), connection).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
