@@ -1,1 +1,15 @@
-"""(to be described)"""
+"""Recording and reading back: the one ordered stream of what happened and what was decided.
+
+In reading order:
+    format.py        the format; its docstring is the specification, with reasons
+    header.py        what a reader must know before the first entry
+    frames.py        bodies with a length and a chained checksum, both ways
+    writer.py        the recorder: a bounded queue and the thread that empties it
+    segments.py      entries into segments, rotation, gaps
+    vault_writer.py  token ids apart from the stream
+    reader.py        entries in order, across segments
+    continuity.py    what a recording lacks
+    vault.py         token ids, read back
+    timeline.py      entries → spans per request and totals; TTFT, ITL and TPOT are defined there only
+    errors.py        what can be wrong with a recording
+"""

@@ -1,0 +1,124 @@
+"""The recording format: this docstring is its specification, format version 1.
+
+It is written so that a reader can be made from it alone, with any msgpack package. `frames.py` reads and writes the
+framing, `header.py` the header's fields; nothing else knows them.
+
+**Folder.** One run of the server is one folder (mode 0700). It holds segments `000001.rpr`, `000002.rpr` … and, where
+contents were to be kept, a vault `000001.vault` … beside each of them (all mode 0600, for lengths and timings tell
+much even without texts). A segment is only ever appended to, by one process. The next one begins when the size asked
+for would be exceeded, when a segment became unwritable, or when another engine process takes the run over.
+
+**File.** All integers outside msgpack are unsigned, 32 bits, little-endian.
+
+    magic     8 bytes   89 52 50 52 0D 0A 1A 0A (a segment: \\x89RPR), 89 52 50 56 0D 0A 1A 0A (a vault: \\x89RPV).
+                        As PNG's: a text-mode transfer, or a cut to 7 bits, shows at once.
+    header    1 frame   its body is a msgpack map, see below
+    entries   frames    until the end of the file. There is no footer and no index: a killed writer leaves a valid file
+
+**Frame.**
+
+    length     4 bytes   of the body; 1 … 67,108,864 (64 MiB). A reader refuses others unread, and one that runs past
+                         the end of the file, so no damaged length makes it allocate. (A zero-filled tail claims 0.)
+    checksum   4 bytes   CRC-32C (Castagnoli, as in RFC 3720; reflected, initial value and final xor FFFFFFFF), chained:
+                         checksum(n) = crc32c of the bytes [length(n), body(n)] continued from checksum(n-1), and
+                         checksum(-1) = crc32c(magic), where frame 0 is the header.
+                         That is one running CRC over magic, length, body, length, body …
+    body       length    one msgpack object
+
+The chain means that a frame is good only after all frames before it: what lies behind a damaged frame cannot be told
+from leftovers, so a file is its longest good prefix. The header holds a random salt and the segment's number: no frame
+of one file continues the chain of another. CRC-32C finds every burst up to 32 bits and is computed in about 0.1 µs for
+an entry; it guards against tearing and decay, not against forgery.
+
+**Header of a segment**: a map with string keys. Keys are only ever added, each with a default for files without it;
+unknown keys are to be ignored.
+
+    format_version           int    of the writer
+    min_reader_version       int    a reader that knows only lower versions must refuse the file; a writer raises it
+                                    only for changes that an older reader would misread
+    salt                     bytes  16, random per recording; also the key of the prefix-block digests in the entries.
+                                    It keeps digests of two recordings from being compared; whoever holds the file can
+                                    still test guesses against it
+    boot_id                  str    of the machine's boot: monotonic times compare only within one
+    created_wall_ns          int    nanoseconds since 1970-01-01 UTC at the segment's opening
+    created_now_ns           int    the monotonic clock at the same moment: ties every now_ns to the calendar
+    reprise_version          str
+    previous_segment_digest  bytes  BLAKE2b with 32 bytes of output over the whole file of the segment before, empty
+                                    for none: a segment exchanged or cut later shows
+    segment_number           int    1, 2, 3 … in the run
+    first_sequence           int    sequence of the segment's first entry
+    starts_fresh             bool   true: a new engine process, an empty core and its sequences begin here;
+                                    false: the segment goes on from the one before
+    schema                   map    kind number → [record name, [field name …]] for all kinds the writer knew
+    structures               map    name → [field name …] of the nested arrays: Entry, SamplingParams
+    limits, config           map    every bound of the core and every option of the engine, defaults filled in
+    environment              map    what numbers depend on: versions, backend, numerics class, model digest, CPU …
+    quirks                   map    name → value: deliberate changes of behaviour since format version 1, so that a
+                                    later replayer can behave as the recorded one did; an absent one has its first value
+    cipher                   str    "none": bodies are plain. Another name means that bodies are ciphertext under that
+                                    scheme, and a reader that does not know it must refuse the file
+
+**Entry**, the body of each frame after a segment's header: an array `[sequence, now_ns, event, [decision …]]`.
+
+    sequence          0, 1, 2 … in the order in which the core saw the events, without a hole in one engine process
+    now_ns            the one monotonic clock reading that the core was given for this event
+    event, decision   arrays `[kind, field, field …]`, the fields in the order of the header's schema
+
+The meaning of kinds and fields stands in `engine/core/events.py`, `decisions.py` and `vocabulary.py`. A kind number is
+never used for another meaning. Fields are only appended: a reader drops fields beyond those it knows and keeps records
+of unknown kinds as they are. Times are nanoseconds, digests binary strings, enumerations their string values.
+
+Two kinds are the recorder's own, and stand as the event of an entry without decisions:
+
+    RecordingGap      [first_sequence, num_entries, cause]: so many entries from first_sequence on (which is also the
+                      entry's own sequence) could not be kept; the next entry's sequence is first_sequence +
+                      num_entries. now_ns is that of the last of them
+    RecordingClosed   [cause]: the last entry of an engine process that was shut in order. Where it lacks, the process
+                      was killed or still runs, and entries that waited to be appended are unknown
+
+**Vault.** Same framing, own magic. Header keys: format_version, min_reader_version, salt, boot_id, created_wall_ns,
+created_now_ns, reprise_version, segment_number, cipher, as above. Bodies are arrays, with kinds of their own:
+
+    [1, request, [prompt token id …], [stop token id …], [[token id, bias] …], [stop string …]]
+                 a request's contents, appended before its arrival's entry
+    [2, step, [[request, token id] …]]
+                 a step's tokens in the order of its `emitted`, appended before that entry
+    [3, num_records, cause]
+                 so many records could not be kept
+
+Step numbers begin again in a segment that starts fresh; request numbers do not. Nothing in any of these files is ever
+unpickled or evaluated.
+"""
+
+import struct
+from pathlib import Path
+
+from engine.core.limits import MAX_FRAME_BYTES
+
+FORMAT_VERSION = 1
+MIN_READER_VERSION = 1  # what we write can be read by readers of this version on
+
+SEGMENT_MAGIC = b"\x89RPR\r\n\x1a\n"
+VAULT_MAGIC = b"\x89RPV\r\n\x1a\n"
+SEGMENT_SUFFIX = ".rpr"
+VAULT_SUFFIX = ".vault"
+
+U32 = struct.Struct("<I")
+FRAME_PREFIX = struct.Struct("<II")  # length, checksum
+MAX_BODY_BYTES = MAX_FRAME_BYTES
+DIGEST_BYTES = 32
+CIPHER_NONE = "none"
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:06d}{SEGMENT_SUFFIX}"
+
+
+def vault_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:06d}{VAULT_SUFFIX}"
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """The folder's segments in the order of their numbers (not of their names: a millionth one has seven digits)."""
+    paths = [path for path in directory.glob(f"*{SEGMENT_SUFFIX}") if path.stem.isdecimal() and path.is_file()]
+    return sorted(paths, key=lambda path: int(path.stem))

@@ -1,0 +1,162 @@
+"""A recording, read: entries in order, and a plain account of what is not there.
+
+Whole entries are never lost and nothing is invented: a file's entries end at its first bad frame, and what that cost is
+told by `notices` and `missing`. Nothing is repaired in place.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+
+from engine.core.vocabulary import Entry, entry_from_array
+from recorder.continuity import Continuity, MissingRange, Notice, NoticeKind
+from recorder.errors import NewerFormat, NoContents, NotARecording, RecordingError
+from recorder.format import SEGMENT_MAGIC, SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
+from recorder.frames import FrameReader
+from recorder.header import Header
+from recorder.vault import Contents
+
+__all__ = [
+    "Recording",
+    "Segment",
+    "Notice",
+    "NoticeKind",
+    "MissingRange",
+    "RecordingError",
+    "NoContents",
+    "NotARecording",
+    "NewerFormat",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    path: Path
+    header: Header
+    num_bytes: int
+
+
+class Recording:
+    """One run's recording, or a part of it.
+
+    path       as it was opened
+    segments   in order
+    notices    what the last pass over `entries` found wrong, in order of finding; complete when the pass is
+    missing    stretches of sequences known to be missing, likewise
+    is_closed  the last entry read was RecordingClosed: the process ended in order
+    """
+
+    def __init__(self, path: Path, segments: tuple[Segment, ...], unreadable: tuple[Notice, ...] = ()) -> None:
+        """Use `open`."""
+        self.path = path
+        self.segments = segments
+        self._unreadable = unreadable
+        self._continuity = Continuity(unreadable)
+
+    @classmethod
+    def open(cls, path: Path) -> "Recording":
+        """A run's folder, or one segment of it. Reads the headers only.
+
+        Raises RecordingError: NotARecording, NewerFormat, or with a text that names the runs found in a folder of runs.
+        """
+        if not path.exists():
+            raise RecordingError(f"{path} does not exist: give the folder of one run, or a {SEGMENT_SUFFIX} file in it")
+        if not path.is_dir():
+            return cls(path, (_open_segment(path),))
+        paths = segment_paths(path)
+        if not paths:
+            raise RecordingError(_no_segments(path))
+        segments: list[Segment] = []
+        unreadable: list[Notice] = []
+        for segment_path in paths:
+            try:
+                segments.append(_open_segment(segment_path))
+            except NotARecording as error:
+                num_bytes = segment_path.stat().st_size
+                unreadable.append(Notice(NoticeKind.UNREADABLE, segment_path, 0, num_bytes, str(error)))
+        if not segments:
+            raise NotARecording(unreadable[0].text)
+        return cls(path, tuple(segments), tuple(unreadable))
+
+    @property
+    def header(self) -> Header:
+        """Of the first segment."""
+        return self.segments[0].header
+
+    @property
+    def sections(self) -> "tuple[Recording, ...]":
+        """The run's engine processes, each a recording of its own whose sequences and steps begin anew."""
+        starts = [index for index, segment in enumerate(self.segments) if index == 0 or segment.header.starts_fresh]
+        ends = [*starts[1:], len(self.segments)]
+        return tuple([Recording(self.path, self.segments[a:b]) for a, b in zip(starts, ends, strict=True)])
+
+    @property
+    def notices(self) -> list[Notice]:
+        return self._continuity.notices
+
+    @property
+    def missing(self) -> list[MissingRange]:
+        return self._continuity.missing
+
+    @property
+    def is_closed(self) -> bool:
+        return self._continuity.is_closed
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is known to be missing, as far as `entries` was read. A killed process's recording is complete too,
+        though what it had not appended yet is unknown: see `is_closed`."""
+        return not self.missing and not self._unreadable
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, read as they are asked for, over all segments; gaps are entries too (RecordingGap)."""
+        continuity = self._continuity = Continuity(self._unreadable)
+        for segment in self.segments:
+            continuity.begin_segment(segment.path, segment.header)
+            frames = FrameReader(segment.path, SEGMENT_MAGIC)
+            try:
+                yield from self._decoded(frames, continuity)
+            finally:
+                frames.close()
+            continuity.end_segment(segment.path, frames.damage)
+        continuity.end_recording()
+
+    def contents(self) -> Contents:
+        """What the vaults beside the segments hold. Raises NoContents when there is none.
+
+        Step numbers begin anew in each of `sections`: ask a section where a run has several.
+        """
+        vaults = [segment.path.with_suffix(VAULT_SUFFIX) for segment in self.segments]
+        present = [path for path in vaults if path.exists()]
+        if not present:
+            raise NoContents(self.path)
+        return Contents.read(present)
+
+    def _decoded(self, frames: FrameReader, continuity: Continuity) -> Iterator[Entry]:
+        unpack = msgpack.unpackb
+        for body in frames:
+            try:
+                entry = entry_from_array(unpack(body, use_list=False, strict_map_key=False))
+            except Exception as error:  # a stranger's bytes may be wrong in any way; which one is in the notice
+                frames.mark_damaged(f"the frame holds no entry: {error or type(error).__name__}", body)
+                return
+            continuity.see(entry)
+            yield entry
+
+
+def _open_segment(path: Path) -> Segment:
+    if path.suffix == VAULT_SUFFIX:
+        raise RecordingError(f"{path} is a vault: open the {SEGMENT_SUFFIX} file beside it, or their folder")
+    frames = FrameReader(path, SEGMENT_MAGIC)
+    frames.close()
+    return Segment(path, Header.from_map(frames.header, path), path.stat().st_size)
+
+
+def _no_segments(folder: Path) -> str:
+    runs = sorted([child.name for child in folder.iterdir() if child.is_dir() and segment_paths(child)])
+    if not runs:
+        return f"{folder} holds no recording: no {SEGMENT_SUFFIX} file is in it"
+    listed = ", ".join(runs[-20:]) if len(runs) <= 20 else f"… {', '.join(runs[-20:])}"
+    return f"{folder} holds {len(runs)} runs: choose one of its folders: {listed}"

@@ -1,0 +1,217 @@
+"""A run's segments, written: entries into frames, rotation, and gaps for what could not be kept.
+
+Everything here runs in the writer thread; it may wait for the disk. An error of the disk never leaves this module: it
+becomes a gap, which is written as soon as writing works again.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgpack
+
+from engine.clock import Clock
+from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, entry_to_array
+from recorder.errors import RecordingUnwritable
+from recorder.format import FRAME_PREFIX, MAX_BODY_BYTES, SEGMENT_MAGIC, segment_path, segment_paths
+from recorder.frames import FramedFile, file_digest
+from recorder.header import Header
+
+
+@dataclass(slots=True)
+class Lost:
+    """A stretch of entries that are not on file, and why; contiguous in sequence.
+
+    last_now_ns   of the last of them: the time that the gap's entry bears, so that time never runs backwards
+    """
+
+    first_sequence: int
+    num_entries: int
+    last_now_ns: int
+    cause: str
+
+
+class _Frame(NamedTuple):
+    body: bytes
+    sequence: int
+    now_ns: int
+    num_entries: int  # that are lost with this frame; 0 for RecordingClosed
+    num_new: int  # of these, not yet counted as lost
+
+
+class SegmentWriter:
+    """Appends to the newest segment and begins the next one when it must.
+
+    num_entries, num_lost   the engine's entries on file, and those that the disk or the encoding refused
+    num_bytes               appended so far, all segments together
+    last_error              what went wrong last; "" if nothing ever did
+    """
+
+    def __init__(self, directory: Path, header: Header, clock: Clock, max_segment_bytes: int) -> None:
+        """Begins the next segment of the folder. Raises RecordingUnwritable."""
+        self._directory = directory
+        self._clock = clock
+        self._max_segment_bytes = max_segment_bytes
+        self._packer = msgpack.Packer()
+        self._lost: Lost | None = None
+        self._next_sequence = header.first_sequence
+        self._must_rotate = False
+        self._num_closed_bytes = 0
+        self.num_entries = 0
+        self.num_lost = 0
+        self.last_error = ""
+        try:
+            earlier = segment_paths(directory)
+            self._header = self._stamped(
+                header,
+                segment_number=int(earlier[-1].stem) + 1 if earlier else 1,
+                previous_segment_digest=file_digest(earlier[-1]) if earlier else b"",
+                starts_fresh=True,
+            )
+            self._file = self._create(self._header)
+        except OSError as error:
+            raise RecordingUnwritable(f"cannot record in {directory}: {error.strerror or error}") from error
+
+    @property
+    def segment_number(self) -> int:
+        return self._header.segment_number
+
+    @property
+    def num_bytes(self) -> int:
+        return self._num_closed_bytes + self._file.num_bytes
+
+    @property
+    def has_gap_to_write(self) -> bool:
+        return self._lost is not None
+
+    def append(self, items: Iterable[Entry | Lost]) -> None:
+        """Entries, and stretches lost before they came here, in the order of their sequences."""
+        frames: list[_Frame] = []
+        for item in items:
+            if isinstance(item, Lost):
+                self._widen_gap(item)
+            else:
+                self._encode(item, frames)
+        self._encode_gap(frames)
+        if frames:
+            self._write(frames)
+
+    def sync(self) -> None:
+        """What is appended goes to the disk itself. After an error the segment is not trusted with more."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._must_rotate = True
+            self.last_error = _text_of(error)
+
+    def close(self, cause: str) -> None:
+        """RecordingClosed as the last entry, synced."""
+        frames: list[_Frame] = []
+        self._encode_gap(frames)
+        now_ns = self._clock.now_ns()
+        closed = Entry(self._next_sequence, now_ns, RecordingClosed(cause), ())
+        frames.append(_Frame(self._packer.pack(entry_to_array(closed)), self._next_sequence, now_ns, 0, 0))
+        self._write(frames)
+        self.sync()
+        self._file.close()
+
+    def _encode(self, entry: Entry, frames: list[_Frame]) -> None:
+        self._next_sequence = entry.sequence + 1
+        try:
+            body = self._packer.pack(entry_to_array(entry))
+            if len(body) > MAX_BODY_BYTES:
+                raise ValueError(f"{len(body)} bytes exceed {MAX_BODY_BYTES}")
+        except Exception as error:  # whatever is wrong with one entry, the recording goes on after it
+            self._packer.reset()  # drops what it had packed of it
+            self.num_lost += 1
+            self.last_error = f"entry {entry.sequence} cannot be encoded: {error}"
+            self._widen_gap(Lost(entry.sequence, 1, entry.now_ns, self.last_error))
+            return
+        self._encode_gap(frames)
+        frames.append(_Frame(body, entry.sequence, entry.now_ns, 1, 1))
+
+    def _encode_gap(self, frames: list[_Frame]) -> None:
+        lost, self._lost = self._lost, None
+        if lost is None:
+            return
+        gap = Entry(
+            lost.first_sequence,
+            lost.last_now_ns,
+            RecordingGap(lost.first_sequence, lost.num_entries, lost.cause),
+            (),
+        )
+        body = self._packer.pack(entry_to_array(gap))
+        frames.append(_Frame(body, lost.first_sequence, lost.last_now_ns, lost.num_entries, 0))
+
+    def _widen_gap(self, more: Lost) -> None:
+        """One gap for all that is lost in a row; the first cause stands for the rest."""
+        self._next_sequence = more.first_sequence + more.num_entries
+        if self._lost is None:
+            self._lost = replace(more)
+        else:
+            self._lost.num_entries += more.num_entries
+            self._lost.last_now_ns = more.last_now_ns
+
+    def _write(self, frames: Sequence[_Frame]) -> None:
+        """All of `frames`, in as few appends as there are segments to fill; those that fail become the gap."""
+        num_written = 0
+        try:
+            while num_written < len(frames):
+                group = self._fitting(frames[num_written:])
+                if not group:
+                    self._begin_segment(frames[num_written].sequence)
+                    continue
+                self._file.append([frame.body for frame in group])
+                self.num_entries += sum([frame.num_new for frame in group])
+                num_written += len(group)
+        except OSError as error:
+            self.last_error = _text_of(error)
+            self._lose(frames[num_written:])
+
+    def _fitting(self, frames: Sequence[_Frame]) -> Sequence[_Frame]:
+        """As many of them as the segment takes; at least one into an empty segment, however large it is."""
+        if self._must_rotate or self._file.is_broken:
+            return ()
+        num_bytes = self._file.num_bytes
+        for index, frame in enumerate(frames):
+            num_bytes += FRAME_PREFIX.size + len(frame.body)
+            if num_bytes > self._max_segment_bytes and (index or self._file.num_bytes > self._file.num_header_bytes):
+                return frames[:index]
+        return frames
+
+    def _lose(self, frames: Sequence[_Frame]) -> None:
+        self.num_lost += sum([frame.num_new for frame in frames])
+        num_entries = sum([frame.num_entries for frame in frames])
+        if num_entries:
+            self._lost = Lost(frames[0].sequence, num_entries, frames[-1].now_ns, self.last_error)
+
+    def _begin_segment(self, first_sequence: int) -> None:
+        """Raises OSError, and then the segment before stays the one in use."""
+        header = self._stamped(
+            self._header,
+            segment_number=self._header.segment_number + 1,
+            previous_segment_digest=file_digest(self._file.path) if self._file.is_broken else self._file.digest(),
+            first_sequence=first_sequence,
+            starts_fresh=False,
+        )
+        file = self._create(header)
+        self.sync()
+        self._file.close()
+        self._num_closed_bytes += self._file.num_bytes
+        self._header, self._file, self._must_rotate = header, file, False
+
+    def _stamped(self, header: Header, **changes: object) -> Header:
+        return replace(
+            header,
+            created_wall_ns=self._clock.wall_ns(),
+            created_now_ns=self._clock.now_ns(),
+            **changes,  # type: ignore[arg-type]  # names and types are those of Header's own fields
+        )
+
+    def _create(self, header: Header) -> FramedFile:
+        return FramedFile(segment_path(self._directory, header.segment_number), SEGMENT_MAGIC, header.to_map())
+
+
+def _text_of(error: OSError) -> str:
+    return f"{error.strerror or error} (errno {error.errno})"

@@ -1,0 +1,122 @@
+"""The vault, written: contents beside the segment they belong to. Runs in the writer thread; see `format.py`, Vault.
+
+It follows the segments' numbers and is not rotated by a size of its own: a prompt's token costs 1 to 3 bytes once, its
+computation far more in the segment.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgpack
+
+from engine.clock import Clock
+from engine.core.contents import RequestContents, TokenOutput
+from recorder.errors import RecordingUnwritable
+from recorder.format import MAX_BODY_BYTES, VAULT_MAGIC, vault_path
+from recorder.frames import FramedFile
+from recorder.header import Header
+
+PROMPT = 1
+TOKENS = 2
+GAP = 3
+
+
+class Prompt(NamedTuple):
+    request: int
+    contents: RequestContents
+
+
+class StepTokens(NamedTuple):
+    step: int
+    outputs: tuple[TokenOutput, ...]
+
+
+class VaultWriter:
+    """Appends contents; what the disk refuses is counted and becomes a gap record when writing works again.
+
+    num_lost   records that are not on file and not yet told in a gap record
+    """
+
+    def __init__(self, directory: Path, header: Header, clock: Clock, segment_number: int) -> None:
+        """Raises RecordingUnwritable."""
+        self._directory = directory
+        self._header = header
+        self._clock = clock
+        self._packer = msgpack.Packer()
+        self._segment_number = segment_number
+        self._num_closed_bytes = 0
+        self._must_rotate = False
+        self.num_lost = 0
+        self._cause = ""
+        try:
+            self._file = self._create(segment_number)
+        except OSError as error:
+            raise RecordingUnwritable(f"no vault in {directory}: {error.strerror or error}") from error
+
+    @property
+    def num_bytes(self) -> int:
+        return self._num_closed_bytes + self._file.num_bytes
+
+    def note_lost(self, num_records: int, cause: str) -> None:
+        self.num_lost += num_records
+        self._cause = cause
+
+    def append(self, records: list[Prompt | StepTokens], segment_number: int) -> None:
+        """All of `records` in one append, to the vault of that segment."""
+        bodies = [body for record in records if (body := self._encode(record))]
+        num_told = self.num_lost
+        if num_told:
+            bodies.insert(0, self._packer.pack((GAP, num_told, self._cause)))
+        if not bodies:
+            return
+        try:
+            if segment_number != self._segment_number or self._file.is_broken:
+                self._begin(segment_number)
+            self._file.append(bodies)
+            self.num_lost -= num_told
+        except OSError as error:
+            self.note_lost(len(bodies) - bool(num_told), f"{error.strerror or error} (errno {error.errno})")
+
+    def sync(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._cause = f"{error.strerror or error} (errno {error.errno})"
+
+    def close(self) -> None:
+        self.append([], self._segment_number)  # a gap that still waits to be told
+        self.sync()
+        self._file.close()
+
+    def _encode(self, record: Prompt | StepTokens) -> bytes | None:
+        if isinstance(record, Prompt):
+            array: tuple[object, ...] = (PROMPT, record.request, *record.contents)
+        else:
+            array = (TOKENS, record.step, [(output.request, output.token_id) for output in record.outputs])
+        try:
+            body: bytes = self._packer.pack(array)
+            if len(body) > MAX_BODY_BYTES:
+                raise ValueError(f"{len(body)} bytes exceed {MAX_BODY_BYTES}")
+        except Exception as error:  # whatever is wrong with one record, the vault goes on after it
+            self._packer.reset()
+            self.note_lost(1, f"cannot be encoded: {error}")
+            return None
+        return body
+
+    def _begin(self, segment_number: int) -> None:
+        """Raises OSError, and then the vault before stays the one in use."""
+        file = self._create(segment_number)
+        self.sync()
+        self._file.close()
+        self._num_closed_bytes += self._file.num_bytes
+        self._segment_number, self._file = segment_number, file
+
+    def _create(self, segment_number: int) -> FramedFile:
+        header = replace(
+            self._header,
+            created_wall_ns=self._clock.wall_ns(),
+            created_now_ns=self._clock.now_ns(),
+            segment_number=segment_number,
+        )
+        return FramedFile(vault_path(self._directory, segment_number), VAULT_MAGIC, header.to_vault_map())

@@ -1,0 +1,233 @@
+"""The recorder: takes entries from the engine thread without ever making it wait; a thread of its own writes them.
+
+What it must not do: block, raise into or otherwise slow the engine because of the disk. A full queue and a failing
+disk cost entries, which are counted and stand in the recording as a gap.
+"""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from engine.clock import Clock
+from engine.core.contents import RequestContents, TokenOutput
+from engine.core.limits import MAX_RECORD_QUEUE_ENTRIES
+from engine.core.vocabulary import Entry
+from recorder.errors import RecordingUnwritable
+from recorder.header import Header
+from recorder.segments import Lost, SegmentWriter
+from recorder.vault_writer import Prompt, StepTokens, VaultWriter
+
+_MAX_BATCH_ITEMS = 512  # in one append: bounds how long the thread holds what it has taken
+_CLOSE_TIMEOUT_S = 10.0  # a disk that hangs must not keep the process from ending
+
+
+class _Close(NamedTuple):
+    cause: str
+
+
+class _Refused:
+    """A place in the queue for entries that found it full; still open to more until the writer takes it."""
+
+    __slots__ = ("is_taken", "lost")
+
+    def __init__(self, lost: Lost) -> None:
+        self.lost = lost
+        self.is_taken = False
+
+
+_Item = Entry | Prompt | StepTokens | _Refused | _Close
+
+
+class Recorder:
+    """Records one engine process into the folder of its run.
+
+    The folder is made (0700) unless an earlier engine process of the run made it; its segments are then followed by
+    the next number. Contents are kept only with `record_content`. After `close` everything is on the disk.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        header: Header,
+        clock: Clock,
+        *,
+        record_content: bool,
+        max_segment_bytes: int,
+        sync_interval_ms: int,
+        max_queue_entries: int = MAX_RECORD_QUEUE_ENTRIES,
+    ) -> None:
+        """Raises RecordingUnwritable when the folder cannot be written or another process records into it."""
+        self._clock = clock
+        self._sync_interval_ns = sync_interval_ms * 1_000_000
+        self._max_queue_entries = max_queue_entries
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._refused: _Refused | None = None
+        self._refused_lock = threading.Lock()
+        self._num_refused = 0
+        self._num_contents_refused = 0
+        self._num_contents_refused_told = 0
+        self._is_closed = False
+        self._folder = _claim_folder(directory)
+        try:
+            self._segments = SegmentWriter(directory, header, clock, max_segment_bytes)
+            self._vault = (
+                VaultWriter(directory, header, clock, self._segments.segment_number) if record_content else None
+            )
+        except RecordingUnwritable:
+            os.close(self._folder)
+            raise
+        self._thread = threading.Thread(target=self._write_until_closed, name="recorder", daemon=True)
+        self._thread.start()
+
+    @property
+    def num_bytes(self) -> int:
+        """Appended so far, to segments and vaults."""
+        return self._segments.num_bytes + (self._vault.num_bytes if self._vault else 0)
+
+    @property
+    def num_entries(self) -> int:
+        """The engine's entries that are on file."""
+        return self._segments.num_entries
+
+    @property
+    def num_gap_entries(self) -> int:
+        """Entries given to `record` that will not be on file."""
+        return self._num_refused + self._segments.num_lost
+
+    @property
+    def last_error(self) -> str:
+        """What the disk or the encoding said last; "" if all went well."""
+        return self._segments.last_error
+
+    def record(self, entry: Entry) -> None:
+        """Engine thread: queue the entry for writing. Never blocks, never raises."""
+        if self._queue.qsize() < self._max_queue_entries:
+            self._queue.put(entry)
+        else:
+            self._refuse(entry)
+
+    def record_contents(self, request: int, contents: RequestContents) -> None:
+        """Engine thread: a request's token ids, to the vault. Call it before recording the arrival's entry, so that no
+        recorded request lacks its contents."""
+        if self._vault is not None:
+            self._queue_contents(Prompt(request, contents))
+
+    def record_tokens(self, step: int, outputs: tuple[TokenOutput, ...]) -> None:
+        """Engine thread: a step's tokens, to the vault. Call it before recording the entry of StepCompleted."""
+        if self._vault is not None:
+            self._queue_contents(StepTokens(step, outputs))
+
+    def close(self, cause: str) -> None:
+        """Write what is queued, then RecordingClosed; sync; end the thread. A second call does nothing.
+
+        Waits at most 10 s for the disk; later entries are counted as lost.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._max_queue_entries = 0  # from here on `record` refuses
+        self._queue.put(_Close(cause))
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _refuse(self, entry: Entry) -> None:
+        self._num_refused += 1
+        if self._is_closed:
+            return
+        with self._refused_lock:
+            last = self._refused
+            if last and not last.is_taken and last.lost.first_sequence + last.lost.num_entries == entry.sequence:
+                last.lost.num_entries += 1
+                last.lost.last_now_ns = entry.now_ns
+                return
+            cause = f"the recorder's queue was full ({self._max_queue_entries} entries)"
+            self._refused = _Refused(Lost(entry.sequence, 1, entry.now_ns, cause))
+        self._queue.put(self._refused)  # one beyond the bound, in its place among the entries
+
+    def _queue_contents(self, item: Prompt | StepTokens) -> None:
+        if self._queue.qsize() < self._max_queue_entries:
+            self._queue.put(item)
+        else:
+            self._num_contents_refused += 1
+
+    def _write_until_closed(self) -> None:
+        """The writer thread. It sleeps in the queue, and wakes by itself only while something waits to be synced."""
+        last_sync_ns = self._clock.now_ns()
+        is_synced = True
+        while True:
+            batch = self._take(None if is_synced else last_sync_ns + self._sync_interval_ns - self._clock.now_ns())
+            closing = batch.pop() if batch and isinstance(batch[-1], _Close) else None
+            self._write(batch)
+            if isinstance(closing, _Close):
+                self._finish(closing.cause)
+                return
+            now_ns = self._clock.now_ns()
+            if is_synced:
+                last_sync_ns, is_synced = now_ns, False
+            if not batch or now_ns - last_sync_ns >= self._sync_interval_ns:
+                self._segments.sync()
+                if self._vault is not None:
+                    self._vault.sync()
+                last_sync_ns = self._clock.now_ns()
+                is_synced = not self._has_gap_to_write()  # else it is tried again at the next interval
+
+    def _take(self, timeout_ns: int | None) -> list[_Item]:
+        """What is at hand, waiting for the first of it; empty when the time has passed."""
+        try:
+            batch = [self._queue.get(timeout=None if timeout_ns is None else max(0, timeout_ns) / 1e9)]
+        except Empty:
+            return []
+        for _ in range(min(self._queue.qsize(), _MAX_BATCH_ITEMS)):
+            if isinstance(batch[-1], _Close):
+                break
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    def _write(self, batch: list[_Item]) -> None:
+        """Contents first: whatever stands in the stream has its contents in the vault."""
+        if self._vault is not None:
+            contents: list[Prompt | StepTokens] = [item for item in batch if isinstance(item, Prompt | StepTokens)]
+            self._tell_refused_contents(self._vault)
+            self._vault.append(contents, self._segments.segment_number)
+        self._segments.append([self._unwrapped(item) for item in batch if isinstance(item, Entry | _Refused)])
+
+    def _unwrapped(self, item: Entry | _Refused) -> Entry | Lost:
+        if isinstance(item, Entry):
+            return item
+        with self._refused_lock:
+            item.is_taken = True
+        return item.lost
+
+    def _tell_refused_contents(self, vault: VaultWriter) -> None:
+        num_refused = self._num_contents_refused
+        if num_refused > self._num_contents_refused_told:
+            vault.note_lost(num_refused - self._num_contents_refused_told, "the recorder's queue was full")
+            self._num_contents_refused_told = num_refused
+
+    def _has_gap_to_write(self) -> bool:
+        return self._segments.has_gap_to_write or (self._vault is not None and self._vault.num_lost > 0)
+
+    def _finish(self, cause: str) -> None:
+        if self._vault is not None:
+            self._tell_refused_contents(self._vault)
+            self._vault.close()
+        self._segments.close(cause)
+        os.close(self._folder)  # gives up the claim
+
+
+def _claim_folder(directory: Path) -> int:
+    """Make the folder or take it over from a process that is gone; the descriptor returned holds a lock on it."""
+    try:
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordingUnwritable(f"cannot record in {directory}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise RecordingUnwritable(f"another process records in {directory}: give each run its own folder") from error
+    return descriptor
