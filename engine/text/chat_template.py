@@ -1,0 +1,134 @@
+"""Messages → one text, by the model's own Jinja template, in a sandbox.
+
+A template is a program that came with the model: it can neither reach Python's internals nor change what it is given,
+and `range` is bounded, but its running time is the operator's trust in the model. There is no fallback: a model without
+a template was not trained on chats, and a guessed format gives quietly worse answers.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+from jinja2 import nodes
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.core.errors import EngineError
+
+
+class ChatTemplateError(EngineError):
+    """The messages cannot be made into a prompt: what the template, or its absence, says."""
+
+
+class ChatTemplate:
+    """A model's chat template, compiled at its first use.
+
+    source            Jinja source; None where the model has none
+    template_tokens   bos_token, eos_token …: texts that the template may name
+    """
+
+    def __init__(self, source: str | None, template_tokens: Mapping[str, str]) -> None:
+        self._source = source
+        self._template_tokens = dict(template_tokens)
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True, wall_ns: int | None = None
+    ) -> str:
+        """The prompt. Encode it with add_special=False: the template writes the special tokens itself.
+
+        messages   role, and content as a string or a list of text parts, which are joined by newlines
+        wall_ns    nanoseconds since 1970-01-01 UTC, for templates that write the date
+        Raises ChatTemplateError.
+        """
+        template = self._template
+        plain = [_with_plain_content(message) for message in messages]
+        try:
+            return template.render(
+                **self._template_tokens,
+                messages=plain,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                strftime_now=lambda pattern: _format_time(pattern, wall_ns),
+            )
+        except ChatTemplateError:
+            raise
+        except Exception as error:  # a template is a program of others: it may raise anything
+            raise ChatTemplateError(f"the chat template refused the messages: {error}") from error
+
+    @cached_property
+    def _template(self) -> jinja2.Template:
+        if self._source is None:
+            raise ChatTemplateError(
+                "the model has no chat template: use /v1/completions, or serve a model that was trained on chats"
+            )
+        try:
+            return _environment().from_string(self._source)
+        except jinja2.TemplateError as error:
+            raise ChatTemplateError(f"the model's chat template cannot be compiled: {error}") from error
+
+
+class _GenerationBlocks(jinja2.ext.Extension):
+    """{% generation %} … {% endgeneration %} marks the model's own turns for training; here only the content counts."""
+
+    tags = {"generation"}  # noqa: RUF012  # the base class declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """What templates on the model hubs are written for: the settings of Hugging Face's apply_chat_template."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlocks, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without the HTML escapes of Jinja's own filter."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _format_time(pattern: str, wall_ns: int | None) -> str:
+    if wall_ns is None:
+        raise ChatTemplateError("the chat template asks for the date, and none was given with the messages")
+    return datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC).strftime(pattern)
+
+
+def _with_plain_content(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "\n".join([_part_text(part) for part in content])
+    if content is not None and not isinstance(content, str):
+        raise ChatTemplateError(
+            f"a message's content is {type(content).__name__}: give a string or a list of text parts"
+        )
+    return {**message, "content": content or ""}
+
+
+def _part_text(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+    text = part.get("text") if isinstance(part, Mapping) else None
+    if kind != "text" or not isinstance(text, str):
+        raise ChatTemplateError(
+            f"a content part of type {kind!r} cannot be read: give parts of type 'text' with a text"
+        )
+    return text
