@@ -77,7 +77,7 @@ class SocketInbox:
 
 
 class SocketOutbox:
-    """Frames for the daemon, sent by a thread of its own, so that the loop waits only when MAX_OUTBOX_FRAMES lie here."""
+    """Frames for the daemon, sent by a thread of its own: the loop waits only when MAX_OUTBOX_FRAMES lie here."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -1,0 +1,164 @@
+"""Stories: events in, the exact decisions out, told with names instead of numbers.
+
+    story = Story(num_blocks=4, block_size=2)
+    story.arrives("a", prompt=3)                    # → the decisions, which `expect` compares
+    story.expect(Admitted("a", blocks=[0, 1]), Planned(a=(0, 3)))
+
+A story keeps a twin of the executor's bookkeeping only as far as StepCompleted needs it: which rows emit.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine.core.decisions import (
+    Decision,
+    RequestAdmitted,
+    RequestDeferred,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+    TokensEmitted,
+)
+from engine.core.events import (
+    CancelCause,
+    DrainRequested,
+    Event,
+    FinishFlag,
+    RequestArrived,
+    RequestCancelled,
+    StepCompleted,
+    StepFailed,
+)
+from engine.core.limits import Limits
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduler import Core
+
+
+class Story:
+    """One core, its requests by name, and the decisions of the last event."""
+
+    def __init__(self, **limits: Any) -> None:
+        defaults: dict[str, Any] = {"block_size": 2, "num_kv_blocks": 8, "max_model_len": 64, "max_num_seqs": 8}
+        self.limits = Limits(**{**defaults, "max_num_batched_tokens": 16, **limits})
+        self.core = Core(self.limits)
+        self.numbers: dict[str, int] = {}
+        self.decisions: list[Decision] = []
+        self._now_ns = 0
+        self._plan: StepPlanned | None = None
+
+    def arrives(
+        self,
+        name: str,
+        *,
+        prompt: int | str,
+        output: int = 8,
+        priority: int = 0,
+        request_id: str = "",
+        arrival_ns: int | None = None,
+    ) -> None:
+        """A request of so many prompt tokens. A text prompt has one letter per token: equal beginnings share blocks."""
+        number = self.numbers[name] = len(self.numbers)
+        num_prompt_tokens = prompt if isinstance(prompt, int) else len(prompt)
+        text = f"{name}" * num_prompt_tokens if isinstance(prompt, int) else prompt
+        size = self.limits.block_size
+        digests = tuple(text[:end].encode() for end in range(size, num_prompt_tokens + 1, size))
+        arrival = self._now_ns if arrival_ns is None else arrival_ns
+        self.on(
+            RequestArrived(
+                number,
+                request_id or name,
+                "default",
+                priority,
+                arrival,
+                num_prompt_tokens,
+                output,
+                digests,
+                SamplingParams(),
+            )
+        )
+
+    def cancels(self, name: str, cause: CancelCause = CancelCause.CLIENT) -> None:
+        self.on(RequestCancelled(self.numbers[name], cause))
+
+    def drains(self) -> None:
+        self.on(DrainRequested())
+
+    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = ()) -> None:
+        """The step under way is done; those in `stop` drew a stop token, those in `error` had logits not finite."""
+        assert self._plan is not None, "no step is under way"
+        flags = {self.numbers[name]: FinishFlag.STOP for name in stop}
+        flags |= {self.numbers[name]: FinishFlag.ERROR for name in error}
+        plan = self._plan
+        emitted, filled = [], []
+        for number, start, count in plan.rows:
+            request = self.core.requests.get(number)
+            if request is None:  # cancelled while the step was under way
+                continue
+            size = self.limits.block_size
+            first = max(start // size, request.num_prompt_tokens // size)
+            filled += [(number, f"{number}:{index}".encode()) for index in range(first, (start + count) // size)]
+            if start + count == request.num_tokens:
+                emitted.append((number, flags.get(number, FinishFlag.NONE), 0, 0))
+        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0))
+
+    def fails(self) -> None:
+        assert self._plan is not None, "no step is under way"
+        self.on(StepFailed(self._plan.step, "boom"))
+
+    def on(self, event: Event) -> None:
+        self._now_ns += 1_000_000
+        if isinstance(event, StepCompleted | StepFailed):
+            self._plan = None
+        self.decisions = self.core.handle(event, self._now_ns)
+        for decision in self.decisions:
+            if isinstance(decision, StepPlanned):
+                self._plan = decision
+        self.core.pool.check_invariants()
+
+    def runs_until_idle(self, max_steps: int = 500) -> list[Decision]:
+        """Complete step after step; all decisions of all of them."""
+        decisions: list[Decision] = []
+        for _ in range(max_steps):
+            if self._plan is None:
+                return decisions
+            self.completes()
+            decisions += self.decisions
+        raise AssertionError(f"still busy after {max_steps} steps")
+
+    def expect(self, *expected: str) -> None:
+        """The decisions of the last event, told as `told` tells them, are exactly these."""
+        actual = [self.told(decision) for decision in self.decisions]
+        assert actual == list(expected), "\n".join(["expected:", *expected, "decided:", *actual])
+
+    def told(self, decision: Decision) -> str:
+        """One line per decision, with names, reasons and figures."""
+        name = {number: name for name, number in self.numbers.items()}
+        match decision:
+            case RequestRejected():
+                return f"rejected {name[decision.request]}: {decision.reason} {decision.asked}/{decision.limit}"
+            case RequestDeferred():
+                behind = f" {name[decision.behind]}" if decision.behind >= 0 else ""
+                blocks = f" {decision.num_blocks_needed}/{decision.num_blocks_free}" if not behind else ""
+                return f"deferred {name[decision.request]}: {decision.reason}{behind}{blocks}"
+            case RequestAdmitted():
+                hits = f" hits {decision.num_hit_blocks}" if decision.num_hit_blocks else ""
+                evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
+                return f"admitted {name[decision.request]}: {list(decision.block_ids)}{hits}{evicted}"
+            case RequestPreempted():
+                return (
+                    f"preempted {name[decision.request]} for {name[decision.for_request]}: {decision.reason}, "
+                    f"{decision.num_blocks_freed} blocks, {decision.num_tokens_lost} tokens, chain {decision.chain}"
+                )
+            case StepPlanned():
+                rows = " ".join(f"{name[number]}[{start}:{start + count}]" for number, start, count in decision.rows)
+                new = "".join(f" {name[number]}+{block}" for number, block in decision.new_blocks)
+                evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
+                return f"step {decision.step}: {rows}{new}{evicted}"
+            case TokensEmitted():
+                return "tokens " + " ".join(f"{name[number]}={count}" for number, count in decision.rows)
+            case RequestFinished():
+                return (
+                    f"finished {name[decision.request]}: {decision.reason}, "
+                    f"{decision.num_prompt_tokens}+{decision.num_output_tokens} tokens"
+                )
