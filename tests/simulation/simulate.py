@@ -56,7 +56,7 @@ def random_limits(rng: random.Random) -> Limits:
     return Limits(
         block_size=block_size,
         num_kv_blocks=max(2, rng.randint(30, 200) // block_size),
-        max_model_len=rng.choice([20, 60, 200]),
+        max_model_len=rng.choice([30, 100, 200]),
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_seqs + rng.choice([0, 1, 5, 30, 200]),
         max_num_queued_reqs=rng.choice([2, 10, 100]),
@@ -77,7 +77,7 @@ def random_messages(rng: random.Random, limits: Limits) -> list[Message]:
             continue
         shared = rng.choice(prefixes) if rng.random() < 0.5 else []
         prompt = shared + [rng.randrange(SCRIPTED_VOCABULARY) for _ in range(rng.randint(1, 30))]
-        max_output_tokens = rng.randint(1, 25)
+        max_output_tokens = rng.randint(1, 60)
         contents = RequestContents(tuple(prompt), (rng.randrange(SCRIPTED_VOCABULARY),))
         sampling = SamplingParams(
             seed=rng.randrange(2**63), min_tokens=rng.randint(0, max_output_tokens), ignore_eos=rng.random() < 0.5
@@ -126,7 +126,7 @@ class _SimulatedInbox:
 
     def drain(self) -> list[Message]:
         self._clock.advance(self._rng.randrange(1, 5_000_000))
-        count = self._rng.choice([0, 0, 0, 1, 2, 5])
+        count = self._rng.choice([0, 0, 0, 1, 2, 8])
         taken, self._messages = self._messages[:count], self._messages[count:]
         return taken
 
