@@ -1,0 +1,39 @@
+# Reprise. Every target works from a fresh clone and brings what it needs; nothing is installed outside .venv and the
+# model cache (~/.cache/reprise, or $REPRISE_CACHE).
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+ARGS   ?=
+
+.PHONY: install serve test test-slow lint bench clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $(STAMP)
+
+serve: $(STAMP)  ## the daemon on 127.0.0.1:8000 with the embedded model; more flags through ARGS="--port 9000"
+	$(BIN)/reprise serve $(ARGS)
+
+test: $(STAMP)  ## everything that CI runs: lint, types, tests
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -m 'not slow and not gpu' $(ARGS)
+
+test-slow: $(STAMP)  ## the proofs too long for every commit
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## speed and memory, as ratios within one run
+	$(BIN)/python -m tests.bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

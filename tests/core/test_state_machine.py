@@ -1,0 +1,144 @@
+"""Hypothesis attacks the core: any order of arrivals, cancels, results and failures keeps its promises.
+
+The simulation next door runs more and longer loads; this machine shrinks what it finds to a few lines.
+"""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.core.contents import RequestContents
+from engine.core.decisions import Decision, RequestFinished, RequestRejected, StepPlanned
+from engine.core.events import (
+    CancelCause,
+    DrainRequested,
+    Event,
+    RequestArrived,
+    RequestCancelled,
+    StepFailed,
+)
+from engine.core.limits import Limits
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduler import Core
+from engine.execution.interface import StepResult
+from engine.execution.scripted import ScriptedRunner
+
+KEY = b"state-machine-16"
+
+
+class CoreMachine(RuleBasedStateMachine):
+    """One core and its scripted executor; every event is kept, and replayed at the end."""
+
+    @initialize(
+        block_size=st.integers(1, 4),
+        num_kv_blocks=st.integers(1, 12),
+        max_num_seqs=st.integers(1, 4),
+        spare_budget=st.integers(0, 8),
+        policy=st.sampled_from(["fcfs", "priority"]),
+        caching=st.booleans(),
+    )
+    def start(self, spare_budget: int, policy: str, caching: bool, **sizes: int) -> None:
+        self.limits = Limits(
+            **sizes,
+            max_model_len=40,
+            max_num_batched_tokens=sizes["max_num_seqs"] + spare_budget,
+            max_num_queued_reqs=4,
+            scheduling_policy=policy,
+            enable_prefix_caching=caching,
+            priority_aging_ns=3,
+        )
+        self.core = Core(self.limits)
+        self.runner = ScriptedRunner(self.limits.num_kv_blocks, self.limits.block_size, KEY)
+        self.handled: list[tuple[Event, int, tuple[Decision, ...]]] = []
+        self.result: StepResult | None = None  # of the step under way: executed, but not yet told
+        self.ends: list[int] = []
+        self.num_arrived = 0
+
+    @rule(
+        prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12),
+        max_output_tokens=st.integers(1, 10),
+        priority=st.integers(0, 9),
+    )
+    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int) -> None:
+        number = self.num_arrived
+        self.num_arrived += 1
+        contents = RequestContents(tuple(prompt))
+        sampling = SamplingParams(seed=number)
+        digests = self.runner.prompt_digests(contents)
+        self.runner.add_request(number, sampling, contents)
+        arrival_ns = len(self.handled)
+        self.handle(
+            RequestArrived(
+                number, f"r{number}", "t", priority, arrival_ns, len(prompt), max_output_tokens, digests, sampling
+            )
+        )
+
+    @precondition(lambda self: self.num_arrived > 0)
+    @rule(data=st.data(), cause=st.sampled_from(list(CancelCause)))
+    def cancel(self, data: Any, cause: CancelCause) -> None:
+        self.handle(RequestCancelled(data.draw(st.integers(0, self.num_arrived - 1)), cause))
+
+    @precondition(lambda self: self.result is not None)
+    @rule()
+    def complete(self) -> None:
+        assert self.result is not None
+        completed, self.result = self.result.completed, None
+        self.handle(completed)
+
+    @precondition(lambda self: self.result is not None)
+    @rule()
+    def fail(self) -> None:
+        assert self.result is not None
+        step, self.result = self.result.completed.step, None
+        self.handle(StepFailed(step, "boom"))
+
+    def handle(self, event: Event) -> None:
+        now_ns = len(self.handled)
+        decisions = self.core.handle(event, now_ns)
+        self.handled.append((event, now_ns, tuple(decisions)))
+        for decision in decisions:
+            if isinstance(decision, StepPlanned):
+                self.result = self.runner.execute(decision)
+            else:
+                self.runner.carry_out(decision)
+            if isinstance(decision, RequestFinished | RequestRejected):
+                self.ends.append(decision.request)
+
+    @invariant()
+    def no_block_is_lost_or_owned_twice(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        self.core.pool.check_invariants()
+        held = [block for request in self.core.requests.values() for block in request.block_table]
+        assert len(set(held)) == self.limits.num_kv_blocks - self.core.pool.num_free
+
+    @invariant()
+    def a_step_is_under_way_whenever_there_is_work(self) -> None:
+        if hasattr(self, "core"):
+            assert (self.result is not None) or not self.core.requests
+
+    @invariant()
+    def nobody_ends_twice(self) -> None:
+        if hasattr(self, "core"):
+            assert len(set(self.ends)) == len(self.ends)
+
+    def teardown(self) -> None:
+        """Everybody ends within a bounded number of steps, and the run replays to equal decisions."""
+        if not hasattr(self, "core"):
+            return
+        self.handle(DrainRequested())
+        for _ in range(2_000):
+            if self.result is None:
+                break
+            self.complete()
+        assert self.core.is_drained
+        assert sorted(self.ends) == list(range(self.num_arrived))
+        again = Core(self.limits)
+        for event, now_ns, decisions in self.handled:
+            assert tuple(again.handle(event, now_ns)) == decisions
+
+
+CoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCoreMachine = CoreMachine.TestCase
