@@ -1,5 +1,6 @@
 """Entries made by hand, and recorders over them."""
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,13 @@ def record(directory: Path, entries: Iterable[Entry], **options: Any) -> Path:
 def read(path: Path) -> tuple[list[Entry], Recording]:
     recording = Recording.open(path)
     return list(recording.entries()), recording
+
+
+def wait_until_written(writer: Recorder, num_entries: int) -> None:
+    """Returns when so many entries are on file; fails after 10 s."""
+    waiting = threading.Event()
+    for _ in range(5000):
+        if writer.num_entries >= num_entries:
+            return
+        waiting.wait(0.002)
+    raise AssertionError(f"{writer.num_entries} of {num_entries} entries were written in 10 s")
