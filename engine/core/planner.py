@@ -106,15 +106,20 @@ class Planner:
     # ── 1. the running ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _place_running(self) -> None:
+        block_size, rows = self.limits.block_size, self._step.rows
         for request, count in self.policy.split(self.limits.max_num_batched_tokens, self.running):
             if request.status is not Status.RUNNING:  # it has given way since
                 continue
-            num_blocks = self._num_blocks_for(request.num_computed_tokens + count)
+            num_tokens = request.num_computed_tokens + count
+            if num_tokens <= len(request.block_table) * block_size:  # no block boundary is crossed: by far the most
+                rows[request] = count
+                continue
+            num_blocks = self._num_blocks_for(num_tokens)
             if num_blocks > self.limits.num_kv_blocks:  # even alone it would not fit: nobody is preempted for it
                 self._step.decisions.append(self.finish(request, FinishReason.KV_CACHE_EXHAUSTED))
                 continue
             if self._make_room(request, num_blocks - len(request.block_table)):
-                self._step.rows[request] = count
+                rows[request] = count
 
     def _make_room(self, request: Request, num_blocks: int) -> bool:
         """Give `request` so many more blocks, preempting for them; False when it had to give way itself."""

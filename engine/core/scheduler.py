@@ -205,8 +205,8 @@ class Core:
             request = self.requests.get(number)
             if request is None:
                 continue
-            request.num_computed_tokens = start + count
-            for index in range(start // block_size, (start + count) // block_size):
+            end = request.num_computed_tokens = start + count
+            for index in range(start // block_size, end // block_size):
                 if index >= request.num_prompt_tokens // block_size:
                     self._take_digest(request, index, filled)
                 self.pool.index(request.block_table[index], request.block_digests[index])

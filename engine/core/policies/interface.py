@@ -34,10 +34,15 @@ def decodes_first(token_budget: int, running: Sequence[Request]) -> list[tuple[R
     So a running stream gets one token in every step, whatever is being prefilled beside it (chunked prefill as in
     Agrawal et al., Sarathi-Serve, OSDI 2024). Limits guarantee max_num_batched_tokens ≥ max_num_seqs.
     """
-    shares = [(request, 1) for request in running if request.num_uncomputed_tokens == 1]
+    shares: list[tuple[Request, int]] = []
+    prefills: list[Request] = []
+    for request in running:
+        if request.num_uncomputed_tokens == 1:
+            shares.append((request, 1))
+        else:
+            prefills.append(request)
     left = token_budget - len(shares)
-    prefills = sorted((r for r in running if r.num_uncomputed_tokens > 1), key=lambda request: request.rank)
-    for request in prefills:
+    for request in sorted(prefills, key=lambda request: request.rank):
         count = min(left, request.num_uncomputed_tokens)
         if count <= 0:
             break

@@ -1,0 +1,1 @@
+"""Speed and memory, measured: `make bench`. Figures are for this machine and this run; only ratios travel."""
