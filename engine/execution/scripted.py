@@ -9,6 +9,7 @@ preemption must not.
 import hashlib
 import struct
 from array import array
+from collections.abc import Sequence
 
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
@@ -21,7 +22,7 @@ from engine.core.decisions import (
 )
 from engine.core.events import FinishFlag, StepCompleted
 from engine.core.sampling_params import SamplingParams
-from engine.execution.digests import chain_digests
+from engine.execution.digests import extend_digests
 from engine.execution.interface import StepResult
 
 SCRIPTED_VOCABULARY = 1_000
@@ -50,7 +51,12 @@ class ScriptedRunner:
         self.slots = array("q", [-1]) * (num_blocks * block_size)
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return tuple(chain_digests(self._digest_key, contents.prompt_token_ids, self._block_size))
+        return tuple(self._digests(contents.prompt_token_ids, len(contents.prompt_token_ids) // self._block_size))
+
+    def _digests(self, token_ids: Sequence[int], num_blocks: int) -> list[bytes]:
+        digests: list[bytes] = []
+        extend_digests(digests, token_ids, num_blocks, self._block_size, self._digest_key)
+        return digests
 
     def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
         self._requests[request] = _Held(sampling, contents)
@@ -95,8 +101,7 @@ class ScriptedRunner:
         first_block, end_block = first // self._block_size, end // self._block_size
         if end_block <= first_block:
             return []
-        digests = chain_digests(self._digest_key, held.tokens[: end_block * self._block_size], self._block_size)
-        return digests[first_block:]
+        return self._digests(held.tokens, end_block)[first_block:]
 
     def _draw(self, held: _Held) -> tuple[int, int]:
         context = array("q", [self.slots[self._slot(held, position)] for position in range(len(held.tokens))])
