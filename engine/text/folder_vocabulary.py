@@ -103,12 +103,12 @@ def _eos_token_ids(
 ) -> tuple[int, ...]:
     generation = _json(folder / "generation_config.json", optional=True)
     named = generation.get("eos_token_id", config.get("eos_token_id"))
-    ids = set(named if isinstance(named, list) else [] if named is None else [named])
+    ids = list(named) if isinstance(named, list) else [] if named is None else [named]
     if eos_token is not None and (number := tokenizer.token_to_id(eos_token)) is not None:
-        ids.add(number)
+        ids.append(number)
     if not all(type(number) is int and 0 <= number < vocab_size for number in ids):
-        raise ModelError(f"{folder}: eos_token_id is {named!r}; ids from 0 to {vocab_size - 1} are needed")
-    return tuple(sorted(ids))
+        raise ModelError(f"{folder}: the eos_token_ids are {ids!r}; ids from 0 to {vocab_size - 1} are needed")
+    return tuple(sorted(set(ids)))
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
@@ -120,5 +120,6 @@ def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder / 'chat_template.jinja'} cannot be read: {error}") from error
     if isinstance(template, list):
-        template = next((item.get("template") for item in template if item.get("name") == "default"), None)
+        named = [item for item in template if isinstance(item, dict) and item.get("name") == "default"]
+        template = named[0].get("template") if named else None
     return template if isinstance(template, str) else None

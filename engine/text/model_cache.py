@@ -82,10 +82,12 @@ def fetch_embedded_model(model: EmbeddedModel) -> Path:
 def _is_intact(path: Path, model: EmbeddedModel) -> bool:
     try:
         found = file_sha256(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise ModelError(f"the cached model {path} cannot be read: {error}") from error
+        raise ModelError(
+            f"the cached model {path} cannot be read: {error}; make it readable, or set REPRISE_CACHE to another folder"
+        ) from error
     if found != model.file_sha256:
         _log.warning("model_cache_damaged", path=str(path), sha256=found, expected=model.file_sha256)
     return found == model.file_sha256

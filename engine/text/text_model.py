@@ -63,12 +63,8 @@ class TextModel:
         Raises UnencodableText for a lone surrogate.
         """
         vocabulary = self.vocabulary
-        try:
-            ids = vocabulary.tokenizer.encode(text, add_special_tokens=add_special).ids
-        except UnicodeEncodeError as error:
-            raise UnencodableText(
-                f"character {error.start} of the text is half a surrogate pair: send whole characters"
-            ) from error
+        _require_whole(text)
+        ids = vocabulary.tokenizer.encode(text, add_special_tokens=add_special).ids
         if ids and max(ids) >= self.vocab_size:  # a tokenizer with more tokens than the model has rows
             raise UnknownToken(max(ids), self.vocab_size)
         return [*vocabulary.prefix_ids, *ids, *vocabulary.suffix_ids] if add_special else ids
@@ -97,3 +93,12 @@ class TextModel:
         if not 0 <= token_id < self.vocab_size:
             raise UnknownToken(token_id, self.vocab_size)
         return token_id
+
+
+def _require_whole(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UnencodableText(
+            f"character {error.start} of the text is half a surrogate pair: send whole characters"
+        ) from error

@@ -27,7 +27,7 @@ def sentencepiece_bytes(token: str) -> bytes:
     return token.replace("▁", " ").encode()
 
 
-def _byte_level_alphabet() -> list[str]:
+def byte_level_alphabet() -> list[str]:
     """Character of each byte: itself where it prints, else the next free one from U+0100 on (Radford et al., 2019)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -35,6 +35,6 @@ def _byte_level_alphabet() -> list[str]:
     return [alphabet[byte] for byte in range(256)]
 
 
-_ALPHABET = _byte_level_alphabet()
+_ALPHABET = byte_level_alphabet()
 _OUTSIDE = chr(0x10FFFF)  # cannot be encoded in latin-1, so such a token stands for itself
 _TO_LATIN_1 = dict.fromkeys(range(256), _OUTSIDE) | {ord(char): chr(byte) for byte, char in enumerate(_ALPHABET)}
