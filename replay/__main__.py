@@ -1,0 +1,148 @@
+"""The replay verbs of the command line: show, check, execute, isolate.
+
+Each takes a recording: a run's folder, or one segment of it. Exit codes: 0 equal, 1 diverged, 2 cannot compare (the
+reason is on stderr). A verb's machinery is imported when the verb runs: show and check never load torch.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.core.errors import EngineError
+from replay.refusal import CannotCompare
+
+if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
+    from replay.verdict import Verdict
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+CANNOT_COMPARE = 2
+_RECORDING_HELP = "folder of one run, or one of its segments (.rpr)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m replay VERB …`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="replay", description=__doc__)
+    add_verbs(parser.add_subparsers(dest="verb", required=True))
+    args = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = args.run
+    return run(args)
+
+
+def add_verbs(subparsers: "Subparsers") -> None:
+    """Register the verbs; each parser sets `run`, a callable that takes the arguments and returns the exit code."""
+    show = _verb(subparsers, "show", _show, "what is in a recording, and where it can be replayed")
+    what = show.add_mutually_exclusive_group()
+    what.add_argument("--requests", action="store_true", help="a table of all requests")
+    what.add_argument("--request", metavar="ID", help="every event and decision about one request (its id, or number)")
+    what.add_argument("--transcript", action="store_true", help="every record, one line each")
+    show.add_argument(
+        "--around", type=int, metavar="SEQUENCE", help="with --transcript: only the entries near this one"
+    )
+
+    _verb(subparsers, "check", _check, "let the core decide again: all decisions must be equal (no model needed)")
+
+    execute = _verb(subparsers, "execute", _execute, "run the model over the recorded plans: tokens and digests equal")
+    _add_model_options(execute)
+
+    isolate = _verb(subparsers, "isolate", _isolate, "run one request alone: the same bits as in company")
+    which = isolate.add_mutually_exclusive_group(required=True)
+    which.add_argument("request", nargs="?", metavar="REQUEST", help="the client's request id, or the request's number")
+    which.add_argument("--all", action="store_true", help="every request that emitted a token, one after the other")
+    _add_model_options(isolate)
+
+
+def _verb(
+    subparsers: "Subparsers", name: str, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=summary, description=summary)
+    parser.add_argument("recording", type=Path, metavar="REC", help=_RECORDING_HELP)
+    parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    parser.set_defaults(run=lambda args: _guarded(name, run, args))
+    return parser
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="NAME|PATH", help="where the recorded model is now, if not where it was")
+    parser.add_argument(
+        "--allow-numeric-drift", action="store_true", help="another numerics class than recorded: compare tokens only"
+    )
+
+
+def _guarded(name: str, run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Foreseeable trouble becomes a reason in words and exit code 2."""
+    try:
+        code = run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except CannotCompare as refusal:
+        return _refuse(name, args, refusal.reason, refusal.remedy)
+    except (EngineError, OSError) as error:
+        return _refuse(name, args, str(error), "")
+    except KeyboardInterrupt:
+        return _refuse(name, args, "interrupted", "")
+
+
+def _refuse(name: str, args: argparse.Namespace, reason: str, remedy: str) -> int:
+    if args.json:
+        values = {
+            "verb": name,
+            "recording": str(args.recording),
+            "result": "cannot_compare",
+            "exit_code": CANNOT_COMPARE,
+        }
+        print(json.dumps({**values, "reason": reason, "remedy": remedy}, indent=2))
+    _explain(name, reason, remedy)
+    return CANNOT_COMPARE
+
+
+def _explain(name: str, reason: str, remedy: str) -> None:
+    print(f"{name}: {reason}", *([f"  remedy: {remedy}"] if remedy else []), sep="\n", file=sys.stderr)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from replay.show import View, show
+
+    view = View(args.requests, args.request, args.transcript, args.around, args.json)
+    for line in show(args.recording, view):
+        print(line)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from replay.check import check
+
+    return _finish(args, check(args.recording))
+
+
+def _execute(args: argparse.Namespace) -> int:
+    from replay.execute import execute
+
+    return _finish(args, execute(args.recording, model=args.model, allow_numeric_drift=args.allow_numeric_drift))
+
+
+def _isolate(args: argparse.Namespace) -> int:
+    from replay.isolate import isolate
+
+    request = None if args.all else args.request
+    return _finish(
+        args, isolate(args.recording, request, model=args.model, allow_numeric_drift=args.allow_numeric_drift)
+    )
+
+
+def _finish(args: argparse.Namespace, verdict: "Verdict") -> int:
+    print(verdict.as_json() if args.json else verdict.as_text())
+    if verdict.refusal is not None:
+        _explain(verdict.verb, verdict.refusal.reason, verdict.refusal.remedy)
+    return verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""`reprise check`: the core decides again on every recorded event; all decisions must be equal.
+
+It needs neither model nor contents nor key, so it runs anywhere. Each life of the engine (a fresh core after a start
+or a crash) is checked from its beginning.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.scheduler import Core
+from engine.core.vocabulary import Entry
+from replay.divergence import (
+    MAX_DIFFERENCES,
+    NUM_ENTRIES_BEFORE,
+    Classification,
+    Divergence,
+    Place,
+    Raised,
+    differences,
+)
+from replay.environment import Differences, compare_here
+from replay.lives import Life, Run
+from replay.player import MakeCore, Mismatch, Player, Turn, first_mismatch
+from replay.progress import Progress
+from replay.refusal import CannotCompare
+from replay.transcript import Trail, describe, name_of
+from replay.verdict import Verdict
+
+
+@dataclass
+class _Counts:
+    entries: int = 0
+    decisions: int = 0
+    steps: int = 0
+
+
+def check(path: Path, make_core: MakeCore = Core) -> Verdict:
+    """Compare every decision in the recording with what the core decides now.
+
+    make_core   builds the core of each life; tests hand in one that errs
+    Raises RecordingError when the recording cannot be opened.
+    """
+    run = Run.open(path)
+    counts, refusals = _Counts(), list[CannotCompare]()
+    with Progress("check", "entries") as progress:
+        for life in run.lives:
+            if life.refusal is not None:
+                refusals.append(life.refusal)
+                continue
+            player = Player(life, make_core)
+            divergence = _first_divergence(path, life, player.turns(), counts, progress)
+            if divergence is not None:
+                return Verdict("check", str(path), _figures(counts, progress), (divergence,), notes=run.notes())
+            if player.refusal is not None:
+                refusals.append(player.refusal)
+        return Verdict(
+            "check",
+            str(path),
+            _figures(counts, progress),
+            notes=run.notes(),
+            refusal=refusals[0] if refusals else None,
+        )
+
+
+def _figures(counts: _Counts, progress: Progress) -> dict[str, float]:
+    return {
+        "entries": counts.entries,
+        "decisions": counts.decisions,
+        "steps": counts.steps,
+        "seconds": progress.elapsed_ns / 1e9,
+    }
+
+
+def _first_divergence(
+    path: Path, life: Life, turns: Iterator[Turn], counts: _Counts, progress: Progress
+) -> Divergence | None:
+    trail = Trail(life.opened_ns, NUM_ENTRIES_BEFORE)
+    for turn in turns:
+        mismatch = first_mismatch(turn)
+        if mismatch is not None:
+            return _report(path, life, turn.entry, mismatch, trail)
+        trail.pass_by(turn.entry)
+        counts.entries += 1
+        counts.decisions += len(turn.decided)
+        counts.steps += hasattr(turn.entry.event, "execute_ns")
+        progress.at(counts.entries)
+    return None
+
+
+def _report(path: Path, life: Life, entry: Entry, mismatch: Mismatch, trail: Trail) -> Divergence:
+    record = mismatch.expected if mismatch.expected is not None else mismatch.got
+    differing = differences(mismatch.expected, mismatch.got)
+    environment = compare_here(life.header)
+    return Divergence(
+        place=Place(
+            sequence=entry.sequence,
+            time_ns=entry.now_ns - life.opened_ns,
+            step=getattr(record, "step", getattr(entry.event, "step", -1)),
+            record_index=mismatch.record_index,
+            num_records=len(entry.decisions),
+            request=getattr(record, "request", -1),
+        ),
+        classification=Classification.STRUCTURAL,
+        expected=mismatch.expected,
+        got=mismatch.got,
+        differences=tuple(differing[:MAX_DIFFERENCES]),
+        num_more_differences=max(0, len(differing) - MAX_DIFFERENCES),
+        decided_on=f"{name_of(entry.event)} {describe(entry.event)}",
+        before=trail.lines(),
+        circumstances=(),
+        environment=environment.lines,
+        likely_cause=_likely_cause(mismatch, environment),
+        next_command=f"reprise show {path} --transcript --around {entry.sequence}",
+    )
+
+
+def _likely_cause(mismatch: Mismatch, environment: Differences) -> str:
+    if isinstance(mismatch.got, Raised):
+        return (
+            "the core cannot have met this event in the state it is in: an entry before it was changed or is missing, "
+            "or a rule of the core changed since"
+        )
+    if environment.versions_differ:
+        return "a rule of the core changed between the two versions"
+    return (
+        "the same version decides otherwise on the same events: the recording was changed, or a decision depends on "
+        "what is no event (set or hash order: try PYTHONHASHSEED=0 and =1; a clock; global state)"
+    )

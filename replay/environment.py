@@ -1,0 +1,76 @@
+"""The recording's environment beside this one: what differs, and whether bits may be compared.
+
+It imports no torch: versions are read from the installed distributions, so that `show` and `check` stay quick.
+"""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from recorder.header import Header
+from replay.refusal import CannotCompare
+
+_DISTRIBUTIONS = {"torch": "torch", "torch_version": "torch", "numpy": "numpy"}
+NUMERICS_CLASS = "numerics_class"
+
+
+class Differences(NamedTuple):
+    """lines: one per difference, both sides; versions_differ: another version of Reprise recorded."""
+
+    lines: tuple[str, ...]
+    versions_differ: bool
+
+
+class Agreement(NamedTuple):
+    """What the environments allow: bits, or tokens only; and what to say about it in advance."""
+
+    compare_bits: bool
+    notes: tuple[str, ...]
+
+
+def reprise_version() -> str:
+    """Of the installed distribution; "unknown" in a bare source tree."""
+    try:
+        return version("reprise")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def compare_here(header: Header) -> Differences:
+    """What can be told without loading anything: versions and the machine."""
+    here: dict[str, Any] = {"python": platform.python_version()}
+    for name, distribution in _DISTRIBUTIONS.items():
+        if name in header.environment:
+            here[name] = version(distribution)
+    lines = differing_lines(header.environment, here)
+    is_other_version = bool(header.reprise_version) and header.reprise_version != reprise_version()
+    if is_other_version:
+        lines = (f"reprise: recorded {header.reprise_version}, here {reprise_version()}", *lines)
+    return Differences(lines, is_other_version)
+
+
+def differing_lines(recorded: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...]:
+    """One line per key that both know and that differs."""
+    return tuple(
+        f"{name}: recorded {recorded[name]}, here {value}"
+        for name, value in here.items()
+        if name in recorded and recorded[name] != value
+    )
+
+
+def agree(header: Header, numerics_class: str, here: dict[str, Any], *, allow_drift: bool) -> Agreement:
+    """Equal numerics classes promise equal bits; others only tokens, and only where the user accepts that.
+
+    Raises CannotCompare, naming both classes and what differs.
+    """
+    recorded = str(header.environment.get(NUMERICS_CLASS, ""))
+    if recorded == numerics_class:
+        return Agreement(True, ())
+    lines = [line for line in differing_lines(header.environment, here) if not line.startswith(NUMERICS_CLASS)]
+    what = "; ".join(lines) or "the environments name no other difference"
+    difference = f"numerics class {recorded or '(none)'} was recorded, this runner is of class {numerics_class}: {what}"
+    if not allow_drift:
+        raise CannotCompare(
+            difference, "replay it where the class is equal, or compare tokens only with --allow-numeric-drift"
+        )
+    return Agreement(False, (f"only tokens are compared: {difference}",))

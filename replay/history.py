@@ -1,0 +1,100 @@
+"""One life read for the sake of its requests: what each emitted, in whose company, and what befell it before.
+
+It reads entries and contents; it computes nothing anew.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.core.decisions import (
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    StepPlanned,
+)
+from engine.core.events import RequestArrived, StepCompleted
+from engine.core.vocabulary import Entry
+from recorder.vault import Contents
+from replay.divergence import EmittedToken
+from replay.tokens import OutputCounter, recorded_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where one output token was recorded, and what had befallen its request by then."""
+
+    sequence: int
+    now_ns: int
+    step: int
+    num_preemptions: int
+    num_hit_blocks: int
+
+
+@dataclass(slots=True)
+class RequestHistory:
+    """A request as recorded.
+
+    tokens, moments   one each per output token
+    end               the decision that ended it; None while it was live at the recording's end
+    lenders           request → block: blocks in its table that other requests had held before
+    """
+
+    arrived: RequestArrived
+    tokens: list[EmittedToken] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
+    end: RequestFinished | None = None
+    num_preemptions: int = 0
+    num_hit_blocks: int = 0
+    lenders: dict[int, int] = field(default_factory=dict)
+
+
+class LifeHistory:
+    """All requests of a life by number, and the rows of every step."""
+
+    def __init__(self, entries: Iterator[Entry], contents: Contents) -> None:
+        self.requests: dict[int, RequestHistory] = {}
+        self.rows_of_step: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        self._contents = contents
+        self._counter = OutputCounter()
+        self._holder_of_block: dict[int, int] = {}
+        for entry in entries:
+            self._read(entry)
+
+    def neighbours(self, step: int, request: int) -> list[int]:
+        """The other requests whose rows were computed in `step`."""
+        return [number for number, _start, _count in self.rows_of_step.get(step, ()) if number != request]
+
+    def _read(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, RequestArrived):
+            self.requests[event.request] = RequestHistory(event)
+        elif isinstance(event, StepCompleted):
+            self._read_step(event, entry)
+        for decision in entry.decisions:
+            if isinstance(decision, StepPlanned):
+                self.rows_of_step[decision.step] = decision.rows
+                for request, block in decision.new_blocks:
+                    self._lend(block, request)
+            elif isinstance(decision, RequestAdmitted):
+                self.requests[decision.request].num_hit_blocks += decision.num_hit_blocks
+                for block in decision.block_ids:
+                    self._lend(block, decision.request)
+            elif isinstance(decision, RequestPreempted):
+                self.requests[decision.request].num_preemptions += 1
+            elif isinstance(decision, RequestFinished) and decision.request in self.requests:
+                self.requests[decision.request].end = decision
+
+    def _read_step(self, event: StepCompleted, entry: Entry) -> None:
+        token_ids = self._contents.tokens.get(event.step, ())
+        for token in recorded_tokens(event, token_ids, self._counter):
+            history = self.requests[token.request]
+            history.tokens.append(token)
+            history.moments.append(
+                Moment(entry.sequence, entry.now_ns, event.step, history.num_preemptions, history.num_hit_blocks)
+            )
+
+    def _lend(self, block: int, request: int) -> None:
+        lender = self._holder_of_block.get(block, request)
+        self._holder_of_block[block] = request
+        if lender != request:
+            self.requests[request].lenders.setdefault(lender, block)

@@ -1,0 +1,127 @@
+"""A recording as the lives of its engine processes: each began with an empty core and can be replayed from there.
+
+It reads entries and says where they stop being comparable; it compares nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.core.events import StepCompleted
+from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, UnknownRecord
+from recorder.header import Header
+from recorder.reader import Recording
+from recorder.vault import Contents
+from replay.refusal import CannotCompare
+
+Refuse = Callable[[CannotCompare], None]
+
+
+class Life:
+    """One engine process's entries, and its contents where they were kept."""
+
+    def __init__(self, section: Recording) -> None:
+        self._section = section
+
+    @property
+    def header(self) -> Header:
+        return self._section.header
+
+    @property
+    def opened_ns(self) -> int:
+        """The monotonic time that reports count from."""
+        return self.header.created_now_ns
+
+    @property
+    def refusal(self) -> CannotCompare | None:
+        """Why none of it can be compared: it does not begin with an empty core. None when it does."""
+        if self.header.starts_fresh:
+            return None
+        path = self._section.segments[0].path
+        return CannotCompare(
+            f"{path.name} begins in mid-run, at sequence {self.header.first_sequence}, and the core's state there is "
+            "not recorded",
+            f"give the whole run's folder, {path.parent}, if its first segment is still there",
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        """All that can be read, notices of the recorder included."""
+        return self._section.entries()
+
+    def contents(self) -> Contents:
+        """Raises NoContents when no vault was kept."""
+        return self._section.contents()
+
+    def comparable_entries(self, refuse: Refuse) -> Iterator[Entry]:
+        """The entries that hold an event, up to the first place where some are missing or cannot be understood.
+
+        refuse   called with the reason when that place is reached
+        """
+        expected = self.header.first_sequence
+        for entry in self.entries():
+            event = entry.event
+            if isinstance(event, RecordingClosed):
+                continue
+            if isinstance(event, RecordingGap):
+                refuse(_missing(event.first_sequence, event.num_entries, event.cause))
+                return
+            if entry.sequence != expected:
+                refuse(_missing(expected, entry.sequence - expected, "a hole in the sequence"))
+                return
+            unknown = next((record for record in (event, *entry.decisions) if isinstance(record, UnknownRecord)), None)
+            if unknown is not None:
+                refuse(_unknown(entry.sequence, unknown.kind))
+                return
+            expected += 1
+            yield entry
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is known to be missing, as far as it was read."""
+        return self._section.is_complete
+
+    def notes(self) -> list[str]:
+        """What the last reading of the entries found missing or damaged."""
+        return [str(notice) for notice in self._section.notices]
+
+
+def _missing(first_sequence: int, num_entries: int, cause: str) -> CannotCompare:
+    return CannotCompare(
+        f"{num_entries} entries from sequence {first_sequence} on are missing ({cause}), "
+        "so the core's state after them is not known",
+        f"everything before sequence {first_sequence} was compared; nothing after it in this engine process can be",
+    )
+
+
+def _unknown(sequence: int, kind: int) -> CannotCompare:
+    return CannotCompare(
+        f"the entry at sequence {sequence} holds a record of kind {kind}, which this version does not know",
+        "a newer version recorded it: replay it with that one",
+    )
+
+
+class Run:
+    """All lives of a recording, in order."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.lives = [Life(section) for section in recording.sections]
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """A run's folder or one segment. Raises RecordingError."""
+        return cls(Recording.open(path))
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is known to be missing, as far as the lives were read."""
+        return self.recording.is_complete and all(life.is_whole for life in self.lives)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the last reading of each life found missing or damaged, and segments that could not be opened."""
+        unreadable = [str(notice) for notice in self.recording.notices]
+        found = unreadable + [note for life in self.lives for note in life.notes()]
+        return tuple(dict.fromkeys(found))
+
+    def count_steps(self) -> int:
+        """Steps with a recorded result: one pass over all entries."""
+        return sum(type(entry.event) is StepCompleted for life in self.lives for entry in life.entries())

@@ -1,0 +1,83 @@
+"""Feeds recorded events to the core, each at its recorded time, and lays what it decides beside what was recorded.
+
+It knows no runner and no contents: any machine can do it. It stops where nothing can be compared any more and says why.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from engine.core.decisions import Decision
+from engine.core.limits import Limits
+from engine.core.scheduler import Core
+from engine.core.vocabulary import Entry
+from replay.divergence import Raised
+from replay.lives import Life
+from replay.refusal import CannotCompare
+
+
+class Decider(Protocol):
+    """What the player asks of a core."""
+
+    def handle(self, event: Any, now_ns: int) -> list[Decision]: ...
+
+
+MakeCore = Callable[[Limits], Decider]
+
+
+class Turn(NamedTuple):
+    """One entry and what the core decided on its event now. `raised` stands in when the core refused the event."""
+
+    entry: Entry
+    decided: tuple[Decision, ...]
+    raised: Raised | None = None
+
+
+class Mismatch(NamedTuple):
+    """The first decision of an entry that differs; None on the side that has no such decision."""
+
+    record_index: int
+    expected: Any
+    got: Any
+
+
+class Player:
+    """Plays one life of an engine: a fresh core, then event after event.
+
+    refusal   why the entries after the last turn could not be compared; None when all were
+    """
+
+    def __init__(self, life: Life, make_core: MakeCore = Core) -> None:
+        self._life = life
+        self._core = make_core(Limits.from_dict(life.header.limits))
+        self.refusal: CannotCompare | None = None
+
+    def turns(self) -> Iterator[Turn]:
+        """Every entry with the decisions made again. Ends after an event that the core refused."""
+        for entry in self._life.comparable_entries(self._refuse):
+            try:
+                decided = tuple(self._core.handle(entry.event, entry.now_ns))
+            except Exception as error:  # whatever it is, the recorded run did not raise it
+                yield Turn(entry, (), Raised(f"{type(error).__name__}: {error}"))
+                return
+            yield Turn(entry, decided)
+
+    def _refuse(self, refusal: CannotCompare) -> None:
+        self.refusal = refusal
+
+
+def first_mismatch(turn: Turn) -> Mismatch | None:
+    """Where the turn's decisions part from the recorded ones, the first decision too many or too few included."""
+    expected, got = turn.entry.decisions, turn.decided
+    if turn.raised is not None:
+        return Mismatch(0, expected[0] if expected else None, turn.raised)
+    if expected == got and all(type(left) is type(right) for left, right in zip(expected, got, strict=True)):
+        return None
+    for index, (left, right) in enumerate(zip(expected, got, strict=False)):
+        if type(left) is not type(right) or left != right:
+            return Mismatch(index, left, right)
+    index = min(len(expected), len(got))
+    return Mismatch(
+        index,
+        expected[index] if index < len(expected) else None,
+        got[index] if index < len(got) else None,
+    )

@@ -1,0 +1,116 @@
+"""`reprise show`: what is in a recording, for people and as JSON. It compares nothing and loads no model.
+
+Four views: the recording at large, a table of its requests, one request's story, and the transcript of all records.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core.vocabulary import Entry
+from replay.lives import Life, Run
+from replay.rendering import cut, record_as_values
+from replay.request_story import Line, find_request, story
+from replay.summary import Provenance, provenance
+from replay.transcript import HEADING, lines
+
+NUM_ENTRIES_AROUND = 10  # shown before and after the one asked for
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is to be shown; the recording at large when nothing else is asked for."""
+
+    requests: bool = False
+    request: str | None = None
+    transcript: bool = False
+    around: int | None = None
+    as_json: bool = False
+
+
+def show(path: Path, view: View) -> Iterator[str]:
+    """The lines to print. Raises RecordingError, or CannotCompare when no such request is in it."""
+    run = Run.open(path)
+    if view.transcript or view.around is not None:
+        yield from _transcript(run, view)
+    elif view.request is not None:
+        yield from _request(run, view.request, view.as_json)
+    else:
+        yield from _at_large(provenance(run), view.as_json)
+
+
+def _transcript(run: Run, view: View) -> Iterator[str]:
+    """With --json one entry a line, so that a long recording need not be held in memory."""
+    if not view.as_json:
+        yield HEADING
+    for life in run.lives:
+        if not view.as_json and len(run.lives) > 1:
+            yield f"── engine process, segment {life.header.segment_number} ──"
+        for entry in life.entries():
+            if view.around is None or abs(entry.sequence - view.around) <= NUM_ENTRIES_AROUND:
+                yield from _entry(entry, life, view.as_json)
+    if not view.as_json:
+        yield from (f"note: {note}" for note in run.notes())
+
+
+def _entry(entry: Entry, life: Life, as_json: bool) -> Iterator[str]:
+    if not as_json:
+        yield from lines(entry, life.opened_ns)
+        return
+    values = {
+        "sequence": entry.sequence,
+        "time_ns": entry.now_ns - life.opened_ns,
+        "event": record_as_values(entry.event),
+        "decisions": [record_as_values(decision) for decision in entry.decisions],
+    }
+    yield json.dumps(values)
+
+
+def _request(run: Run, name: str, as_json: bool) -> Iterator[str]:
+    arrived = find_request(run, name)
+    told = list(story(run, arrived.request))
+    if as_json:
+        values = {"request": record_as_values(arrived), "story": [line._asdict() for line in told]}
+        yield json.dumps(values, indent=2)
+        return
+    yield f"request {arrived.request} ({arrived.request_id}), {len(told)} records"
+    yield f"{'sequence':>8} {'time ms':>12}   {'record':<17} what it says"
+    yield from (_story_line(line) for line in told)
+
+
+def _story_line(line: Line) -> str:
+    mark = ">" if line.decided else " "
+    return cut(f"{line.sequence:>8} {line.time_ns / 1e6:>12.3f} {mark} {line.record:<17} {line.text}")
+
+
+def _at_large(recording: Provenance, as_json: bool) -> Iterator[str]:
+    if as_json:
+        yield json.dumps(recording.as_values(), indent=2, default=str)
+        return
+    whole = "closed in order" if recording.closed else "not closed: killed, or still running"
+    yield f"run          {recording.run}: {recording.num_entries:,} entries in {recording.num_segments} segments, " + (
+        f"{recording.num_bytes:,} bytes, {recording.num_lives} engine process"
+        + ("es" if recording.num_lives > 1 else "")
+    )
+    yield f"time         {recording.began} to {recording.ended}, {recording.span_seconds:,.3f} s of traffic"
+    yield f"state        {whole}" + (f" ({recording.closed})" if recording.closed else "")
+    yield from (cut(f"  notice     {notice}") for notice in recording.notices)
+    yield f"model        {recording.model or '(not named)'}, numerics class {recording.numerics_class or '(none)'}"
+    yield from _wrapped("limits", recording.limits)
+    yield f"check        {recording.can_check}"
+    yield f"execute      {recording.can_execute}"
+    yield from (cut(f"  differs    {line}") for line in recording.differences_here)
+
+
+def _wrapped(label: str, values: dict[str, Any]) -> Iterator[str]:
+    """`name=value` pairs, as many a line as fit."""
+    line = f"{label:<12}"
+    for name, value in values.items():
+        item = f" {name}={value}"
+        if len(line) + len(item) > 118:
+            yield line
+            line = " " * 12
+        line += item
+    yield line
