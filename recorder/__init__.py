@@ -10,6 +10,9 @@ In reading order:
     reader.py        entries in order, across segments
     continuity.py    what a recording lacks
     vault.py         token ids, read back
-    timeline.py      entries → spans per request and totals; TTFT, ITL and TPOT are defined there only
+    timeline.py      entries → what goes on now, spans per request, totals
+    request_span.py  one request's life; TTFT, ITL and TPOT are defined there only
+    totals.py        counters and histograms
+    histogram.py     buckets
     errors.py        what can be wrong with a recording
 """

@@ -80,7 +80,7 @@ Two kinds are the recorder's own, and stand as the event of an entry without dec
 created_now_ns, reprise_version, segment_number, cipher, as above. Bodies are arrays, with kinds of their own:
 
     [1, request, [prompt token id …], [stop token id …], [[token id, bias] …], [stop string …]]
-                 a request's contents, appended before its arrival's entry
+                 a request's contents, appended before the entry of any step that used them
     [2, step, [[request, token id] …]]
                  a step's tokens in the order of its `emitted`, appended before that entry
     [3, num_records, cause]

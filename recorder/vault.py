@@ -31,7 +31,8 @@ class Contents:
     _outputs: dict[int, list[int]] = field(default_factory=dict)
 
     def outputs(self, request: int) -> list[int]:
-        """All tokens emitted for the request, in order; more than the answer's after a stop string."""
+        """All tokens computed for the request, in order. A request that ended while a step computed a token for it has
+        that one more than its answer: TokensEmitted tells which ones count."""
         return list(self._outputs.get(request, ()))
 
     @classmethod

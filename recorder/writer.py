@@ -110,8 +110,8 @@ class Recorder:
             self._refuse(entry)
 
     def record_contents(self, request: int, contents: RequestContents) -> None:
-        """Engine thread: a request's token ids, to the vault. Call it before recording the arrival's entry, so that no
-        recorded request lacks its contents."""
+        """Engine thread: a request's token ids, to the vault. Call it before the request's first step completes, so
+        that no recorded step lacks its contents."""
         if self._vault is not None:
             self._queue_contents(Prompt(request, contents))
 

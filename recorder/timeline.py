@@ -1,0 +1,262 @@
+"""Entries → what goes on now, what each request's life was, and totals: the one reading behind /metrics and `show`.
+
+The same code reads the stream live and afterwards, so both give the same figures. It takes any entry: those of
+requests whose arrival it never saw (the recording begins later, or has a gap) count where they can.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from engine.core.decisions import (
+    FinishReason,
+    RequestAdmitted,
+    RequestDeferred,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+    TokensEmitted,
+)
+from engine.core.events import (
+    ExecutorRestarted,
+    RequestArrived,
+    RequestCancelled,
+    StepCompleted,
+    StepFailed,
+)
+from engine.core.limits import Limits
+from engine.core.vocabulary import Entry, RecordingGap
+from recorder.request_span import Phase, RequestSpan
+from recorder.totals import Totals
+
+
+class Timeline:
+    """Apply entries in order; read the attributes at any moment between.
+
+    live                  request → span of those waiting, running or preempted; an ended one is forgotten
+    spans                 with `keep_spans`: all of them, refused and ended ones included, each with its details
+    num_running           gauge
+    num_waiting           gauge, preempted ones included
+    waiting_by_reason     gauge, of those waiting that were told why
+    num_kv_blocks, num_blocks_free   of the pool; free or evictable. 0 until the limits are known
+    num_entries, num_gap_entries     entries seen, and those that gaps stand for
+    first_ns, last_ns     now_ns of the first and the last entry seen
+    """
+
+    def __init__(self, limits: Limits | None = None, *, keep_spans: bool = False) -> None:
+        self.totals = Totals()
+        self.live: dict[int, RequestSpan] = {}
+        self.spans: dict[int, RequestSpan] = {}
+        self.num_running = 0
+        self.num_waiting = 0
+        self.waiting_by_reason: Counter[str] = Counter()
+        self.num_kv_blocks = 0
+        self.num_blocks_free = 0
+        self.num_entries = 0
+        self.num_gap_entries = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self._keep_spans = keep_spans
+        self._num_step_tokens = 0
+        self._on_record: dict[type[Any], Callable[[Any, int], None]] = {
+            RequestCancelled: self._on_cancelled,
+            StepCompleted: self._on_step_completed,
+            StepFailed: self._on_step_failed,
+            RecordingGap: self._on_gap,
+            RequestDeferred: self._on_deferred,
+            RequestAdmitted: self._on_admitted,
+            RequestPreempted: self._on_preempted,
+            StepPlanned: self._on_step_planned,
+            TokensEmitted: self._on_tokens_emitted,
+            RequestFinished: self._on_finished,
+        }
+        if limits is not None:
+            self.begin_engine(limits)
+
+    @property
+    def kv_cache_usage(self) -> float:
+        """Share of the KV blocks that requests hold, 0 to 1; cached blocks that nobody holds count as free."""
+        return (self.num_kv_blocks - self.num_blocks_free) / self.num_kv_blocks if self.num_kv_blocks else 0.0
+
+    def begin_engine(self, limits: Limits) -> None:
+        """A new engine process begins with an empty pool of this size."""
+        self.num_kv_blocks = self.num_blocks_free = limits.num_kv_blocks
+
+    def apply(self, entry: Entry) -> None:
+        """Take one entry into account. Cost: a few µs, and less than one for each further row."""
+        now_ns = entry.now_ns
+        self.num_entries += 1
+        if self.first_ns is None:
+            self.first_ns = now_ns
+        self.last_ns = now_ns
+        event, decisions = entry.event, entry.decisions
+        if type(event) is RequestArrived:
+            self._on_arrived(event, decisions, now_ns)
+        elif on_event := self._on_record.get(type(event)):
+            on_event(event, now_ns)
+        for decision in decisions:
+            if on_decision := self._on_record.get(type(decision)):
+                on_decision(decision, now_ns)
+        if type(event) is ExecutorRestarted:
+            self._begin_again(now_ns)
+
+    # ── a request comes, waits, runs and ends ────────────────────────────────────────────────────────────────────
+
+    def _on_arrived(self, event: RequestArrived, decisions: tuple[Any, ...], now_ns: int) -> None:
+        """A refused request never waits, not even for a moment; its number may be that of a live one."""
+        refusal = decisions[0] if decisions else None
+        if type(refusal) is RequestRejected and refusal.request == event.request:
+            self.totals.rejected[refusal.reason] += 1
+            if self._keep_spans and event.request not in self.live:
+                span = self._new_span(event, now_ns)
+                span.phase, span.outcome, span.ended_ns = Phase.ENDED, refusal.reason, now_ns
+                self._note(span, now_ns, refusal)
+            return
+        self.totals.num_requests += 1
+        self.num_waiting += 1
+        self.live[event.request] = self._new_span(event, now_ns)
+
+    def _new_span(self, event: RequestArrived, now_ns: int) -> RequestSpan:
+        span = RequestSpan(event, now_ns, keep=self._keep_spans)
+        if self._keep_spans:
+            self.spans[event.request] = span
+        return span
+
+    def _on_cancelled(self, event: RequestCancelled, now_ns: int) -> None:
+        self.totals.cancels[event.cause] += 1
+
+    def _on_deferred(self, decision: RequestDeferred, now_ns: int) -> None:
+        self.totals.deferrals[decision.reason] += 1
+        span = self.live.get(decision.request)
+        if span is None:
+            return
+        self._end_deferral(span, decision.num_passes, now_ns)
+        span.num_passes_told += decision.num_passes
+        span.deferral = decision.reason
+        self.waiting_by_reason[decision.reason] += 1
+        self._note(span, now_ns, decision)
+
+    def _end_deferral(self, span: RequestSpan, num_passes: int, now_ns: int) -> None:
+        if span.deferral:
+            self.waiting_by_reason[span.deferral] -= 1
+        span.end_deferral(num_passes, now_ns)
+
+    def _on_admitted(self, decision: RequestAdmitted, now_ns: int) -> None:
+        self.totals.num_evicted_blocks += len(decision.evicted_blocks)
+        span = self.live.get(decision.request)
+        if span is None:
+            return
+        self._end_deferral(span, decision.num_passes - span.num_passes_told, now_ns)
+        span.num_passes_told = 0
+        if span.first_admitted_ns is None:
+            span.first_admitted_ns = now_ns
+        self._move(span, Phase.RUNNING)
+        self._note(span, now_ns, decision)
+
+    def _on_preempted(self, decision: RequestPreempted, now_ns: int) -> None:
+        self.totals.num_preemptions += 1
+        self.totals.num_tokens_lost += decision.num_tokens_lost
+        self.num_blocks_free += decision.num_blocks_freed
+        span = self.live.get(decision.request)
+        if span is None:
+            return
+        span.num_preemptions += 1
+        span.deferral_since_ns = now_ns
+        self._move(span, Phase.PREEMPTED)
+        self._note(span, now_ns, decision)
+
+    def _on_finished(self, decision: RequestFinished, now_ns: int) -> None:
+        self.totals.finished[decision.reason] += 1
+        self.num_blocks_free += decision.num_blocks_freed
+        span = self.live.get(decision.request)
+        if span is not None:
+            self._note(span, now_ns, decision)
+            self._end(span, decision.reason, now_ns)
+
+    def _end(self, span: RequestSpan, outcome: str, now_ns: int) -> None:
+        self._end_deferral(span, 0, now_ns)
+        self._move(span, Phase.ENDED)
+        span.outcome, span.ended_ns = outcome, now_ns
+        del self.live[span.request]
+        self.totals.add_ended(span)
+
+    def _move(self, span: RequestSpan, phase: Phase) -> None:
+        """Into another phase, with the gauges."""
+        self.num_running += (phase is Phase.RUNNING) - (span.phase is Phase.RUNNING)
+        self.num_waiting += (phase in _WAITING_PHASES) - (span.phase in _WAITING_PHASES)
+        span.phase = phase
+
+    def _note(self, span: RequestSpan, now_ns: int, record: Any) -> None:
+        if span.history is not None:
+            span.history.append((now_ns, record))
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_step_planned(self, decision: StepPlanned, now_ns: int) -> None:
+        self.num_blocks_free = decision.num_blocks_free  # exact: overrides what was added up since the last plan
+        self.totals.num_evicted_blocks += len(decision.evicted_blocks)
+        live = self.live
+        num_step_tokens = 0
+        for request, start, count in decision.rows:
+            num_step_tokens += count
+            span = live.get(request)
+            if span is None:
+                continue
+            num_output_tokens = span.num_output_tokens
+            if num_output_tokens == 0 or start != span.num_prompt_tokens + num_output_tokens - 1:
+                span.num_prefill_chunks += 1
+                if span.num_cached_tokens < 0:  # its very first row begins behind what the prefix cache held
+                    self._count_prefix_hit(span, start)
+            if span.chunks is not None:
+                span.chunks.append((decision.step, start, count))
+        self._num_step_tokens = num_step_tokens
+
+    def _count_prefix_hit(self, span: RequestSpan, num_cached_tokens: int) -> None:
+        span.num_cached_tokens = num_cached_tokens
+        self.totals.prefix_cache_queries += span.num_prompt_tokens
+        self.totals.prefix_cache_hits += num_cached_tokens
+
+    def _on_step_completed(self, event: StepCompleted, now_ns: int) -> None:
+        totals = self.totals
+        totals.num_steps += 1
+        totals.execute_ns += event.execute_ns
+        totals.sample_ns += event.sample_ns
+        totals.iteration_tokens.observe(self._num_step_tokens)
+
+    def _on_step_failed(self, event: StepFailed, now_ns: int) -> None:
+        self.totals.num_failed_steps += 1
+
+    def _on_tokens_emitted(self, decision: TokensEmitted, now_ns: int) -> None:
+        totals, live = self.totals, self.live
+        observe_gap = totals.inter_token_latency_seconds.observe
+        totals.generation_tokens += len(decision.rows)
+        for request, num_output_tokens in decision.rows:
+            span = live.get(request)
+            if span is None:
+                continue
+            span.num_output_tokens = num_output_tokens
+            if span.last_token_ns is not None:
+                observe_gap((now_ns - span.last_token_ns) / 1e9)
+            else:
+                span.first_token_ns = now_ns
+                totals.prompt_tokens += span.num_prompt_tokens
+                totals.time_to_first_token_seconds.observe((now_ns - span.arrival_ns) / 1e9)
+            span.last_token_ns = now_ns
+            if span.token_times_ns is not None:
+                span.token_times_ns.append(now_ns)
+
+    # ── interruptions ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_gap(self, event: RecordingGap, now_ns: int) -> None:
+        self.num_gap_entries += event.num_entries
+
+    def _begin_again(self, now_ns: int) -> None:
+        """A fresh engine: whoever lived in the one before is lost, also where nobody asked for them any more."""
+        for span in list(self.live.values()):
+            self.totals.finished[FinishReason.LOST] += 1
+            self._end(span, FinishReason.LOST, now_ns)
+        self.num_blocks_free = self.num_kv_blocks
+
+
+_WAITING_PHASES = frozenset((Phase.WAITING, Phase.PREEMPTED))

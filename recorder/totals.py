@@ -1,0 +1,81 @@
+"""What all entries so far add up to: counters that never fall, and histograms.
+
+Histograms bear the names under which /metrics shows them (without prefix), times in seconds.
+"""
+
+from collections import Counter
+
+from recorder.histogram import (
+    PREEMPTIONS,
+    REQUEST_SECONDS,
+    REQUEST_TOKENS,
+    STEP_TOKENS,
+    TOKEN_GAP_SECONDS,
+    TTFT_SECONDS,
+    Histogram,
+)
+from recorder.request_span import RequestSpan
+
+
+class Totals:
+    """
+    num_requests             that arrived and were not refused
+    rejected, finished       by reason
+    cancels                  RequestCancelled events by cause, those for requests that had ended included
+    prompt_tokens            of requests whose first token was emitted: computed, or found in the prefix cache
+    generation_tokens        emitted
+    prefix_cache_queries     prompt tokens looked up, at first admission
+    prefix_cache_hits        of these, found
+    num_tokens_lost          computed tokens given up by preemptions
+    num_evicted_blocks       cached blocks given up for new ones
+    deferrals                RequestDeferred decisions by reason
+    num_steps                executed; execute_ns and sample_ns are the sums over them
+    """
+
+    def __init__(self) -> None:
+        self.num_requests = 0
+        self.rejected: Counter[str] = Counter()
+        self.finished: Counter[str] = Counter()
+        self.cancels: Counter[str] = Counter()
+        self.prompt_tokens = 0
+        self.generation_tokens = 0
+        self.prefix_cache_queries = 0
+        self.prefix_cache_hits = 0
+        self.num_preemptions = 0
+        self.num_tokens_lost = 0
+        self.num_evicted_blocks = 0
+        self.deferrals: Counter[str] = Counter()
+        self.num_steps = 0
+        self.num_failed_steps = 0
+        self.execute_ns = 0
+        self.sample_ns = 0
+        self.iteration_tokens = Histogram(STEP_TOKENS)
+        self.time_to_first_token_seconds = Histogram(TTFT_SECONDS)
+        self.inter_token_latency_seconds = Histogram(TOKEN_GAP_SECONDS)
+        self.request_time_per_output_token_seconds = Histogram(TOKEN_GAP_SECONDS)
+        self.e2e_request_latency_seconds = Histogram(REQUEST_SECONDS)
+        self.request_queue_time_seconds = Histogram(REQUEST_SECONDS)
+        self.request_prefill_time_seconds = Histogram(REQUEST_SECONDS)
+        self.request_decode_time_seconds = Histogram(REQUEST_SECONDS)
+        self.request_inference_time_seconds = Histogram(REQUEST_SECONDS)
+        self.request_prompt_tokens = Histogram(REQUEST_TOKENS)
+        self.request_generation_tokens = Histogram(REQUEST_TOKENS)
+        self.request_params_max_tokens = Histogram(REQUEST_TOKENS)
+        self.request_num_preemptions = Histogram(PREEMPTIONS)
+
+    def add_ended(self, span: RequestSpan) -> None:
+        """Observe an ended request, whatever its end, in each histogram for which its span happened."""
+        self.request_prompt_tokens.observe(span.num_prompt_tokens)
+        self.request_generation_tokens.observe(span.num_output_tokens)
+        self.request_params_max_tokens.observe(span.max_output_tokens)
+        self.request_num_preemptions.observe(span.num_preemptions)
+        for seconds, nanoseconds in (
+            (self.e2e_request_latency_seconds, span.e2e_ns),
+            (self.request_queue_time_seconds, span.queue_ns),
+            (self.request_prefill_time_seconds, span.prefill_ns),
+            (self.request_decode_time_seconds, span.decode_ns),
+            (self.request_inference_time_seconds, span.inference_ns),
+            (self.request_time_per_output_token_seconds, span.tpot_ns),
+        ):
+            if nanoseconds is not None:
+                seconds.observe(nanoseconds / 1e9)
