@@ -65,6 +65,10 @@ def _little(count: int) -> bytes:
         ),
         (b"GGUF\3\0\0\0" + _little(0) + _little(1) + _little(1) + b"\xff" + struct.pack("<I", 4), "not UTF-8"),
         (b"GGUF\3\0\0\0" + _little(0) + _little(1) + _little(1) + b"k" + struct.pack("<I", 99), "type 99"),
+        (
+            b"GGUF\3\0\0\0" + _little(0) + _little(1) + _little(1) + b"k" + struct.pack("<IQ", 8, 5) + b"abc",
+            "5 bytes, 3 are",
+        ),
     ],
 )
 def test_no_length_is_believed_before_it_is_checked(tmp_path: Path, head: bytes, what: str) -> None:
