@@ -1,1 +1,1 @@
-"""(to be described)"""
+"""Readings of the stream for other systems: `metrics.py` for Prometheus."""

@@ -1,0 +1,88 @@
+"""The command `reprise`: `serve` is here, the replay verbs come from replay/ when they are asked for.
+
+Exit codes of `serve`: 0 stopped in order, 1 the engine could not be kept alive or the model not be served, 2 an option
+cannot be used.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Any
+
+from daemon.config import DaemonConfig, InvalidOption, default_text, flag_name, read_config, unknown_variables
+from engine.core.errors import EngineError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="reprise", description="Serve a language model and replay what was served.")
+    parser.add_argument("--version", action="version", version=f"reprise {version('reprise')}")
+    subparsers = parser.add_subparsers(metavar="VERB", required=True)
+    _add_serve(subparsers)
+    if not given or given[0] != "serve":  # serving needs nothing of replay, nor what it imports
+        from replay.__main__ import add_verbs
+
+        add_verbs(subparsers)
+    parsed = parser.parse_args(given)
+    code: int = parsed.run(parsed)
+    return code
+
+
+def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help="serve a model over HTTP",
+        description="Serve a model over HTTP, recording every decision.",
+        epilog="Each option can also be given as environment variable REPRISE_NAME or in the TOML file; a flag wins "
+        "over the environment, the environment over the file.",
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="a TOML file with options under their flags' names")
+    for option in fields(DaemonConfig):
+        default = default_text(option)
+        meaning = option.metadata["meaning"] + (f" (default: {default})" if default else "")
+        kind: dict[str, Any] = {"metavar": option.metadata["unit"]}
+        if isinstance(option.default, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        elif isinstance(option.default, tuple):
+            kind["nargs"] = "+"
+        parser.add_argument(f"--{flag_name(option)}", help=meaning.replace("%", "%%"), **kind)
+    parser.set_defaults(run=_serve)
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    import structlog
+    import uvloop
+
+    from daemon.logging import set_up_logging
+    from daemon.server import serve
+    from engine.text.model_source import resolve_model
+
+    flags = {name: value for name, value in vars(parsed).items() if name not in ("run", "config")}
+    toml_path = getattr(parsed, "config", None) or os.environ.get("REPRISE_CONFIG")
+    try:
+        config = read_config(flags, os.environ, toml_path)
+    except InvalidOption as error:
+        print(f"reprise serve: {error}", file=sys.stderr)
+        return 2
+    set_up_logging(config.log_level)
+    for variable in unknown_variables(os.environ):
+        structlog.get_logger().warning("environment variable is no option and is ignored", variable=variable)
+    try:
+        source = resolve_model(config.model)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(config, source))
+    except EngineError as error:
+        print(f"reprise serve: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # before the signal handlers stood
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""One choice's tokens → deltas of text that may be shown, with the tokens and log-probabilities they stand for.
+
+Half a character and what may become a stop string are held back; the tokens of held text wait with it, so that no
+token is left out or told twice. It must not know JSON or HTTP.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from engine.core.contents import TokenOutput
+from engine.text.detokenizer import Detokenizer
+from engine.text.stop_strings import StopStringFinder
+from engine.text.text_model import TextModel
+
+
+class TokenLogprob(NamedTuple):
+    """One token as log-probabilities report it.
+
+    text_offset   characters of the answer before this token's own
+    top           alternatives, most likely first
+    """
+
+    text: str
+    raw: bytes
+    logprob: float
+    text_offset: int
+    top: tuple[tuple[str, bytes, float], ...]
+
+
+class Delta(NamedTuple):
+    """What is told at once: text, and the tokens that became complete with it."""
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+    @classmethod
+    def joined(cls, deltas: Iterable["Delta"]) -> "Delta":
+        """All of them as one."""
+        parts = list(deltas)
+        return cls(
+            "".join([delta.text for delta in parts]),
+            tuple([token_id for delta in parts for token_id in delta.token_ids]),
+            tuple([entry for delta in parts for entry in delta.logprobs]),
+        )
+
+
+class Answer:
+    """`push` each token as it comes, `finish` once at the end; the deltas joined are the answer.
+
+    stop_strings       the engine ends the answer at the first of them; here it is only cut off the text
+    min_tokens         stop strings are not looked at before so many tokens, as in the engine
+    tells_each_token   a token whose text is held back is told at once, without text
+    """
+
+    def __init__(
+        self,
+        text_model: TextModel,
+        *,
+        stop_strings: tuple[str, ...] = (),
+        min_tokens: int = 0,
+        wants_logprobs: bool = False,
+        tells_each_token: bool = False,
+        follows_text: bool = False,
+    ) -> None:
+        self._text_model = text_model
+        self._detokenizer = Detokenizer(text_model, follows_text=follows_text)
+        self._finder = StopStringFinder(stop_strings)
+        self._min_tokens = min_tokens
+        self._wants_logprobs = wants_logprobs
+        self._tells_each_token = tells_each_token
+        self._num_chars = 0
+        self._token_ids: list[int] = []  # not told yet
+        self._logprobs: list[TokenLogprob] = []
+        self.num_tokens = 0
+
+    def push(self, output: TokenOutput) -> Delta | None:
+        """What can be told now; None while everything is held back."""
+        self.num_tokens += 1
+        self._token_ids.append(output.token_id)
+        if self._wants_logprobs:
+            self._logprobs.append(self._token_logprob(output))
+        piece = self._detokenizer.push(output.token_id)
+        self._num_chars += len(piece)
+        shown = self._finder.push(piece, may_stop=self.num_tokens >= self._min_tokens)
+        return self._release(shown) if shown or self._tells_each_token else None
+
+    def finish(self) -> Delta:
+        """The rest: what was held back, and the tokens that have not been told."""
+        shown = self._finder.push(self._detokenizer.finish())
+        return self._release(shown + self._finder.finish())
+
+    def _release(self, text: str) -> Delta:
+        delta = Delta(text, tuple(self._token_ids), tuple(self._logprobs))
+        self._token_ids.clear()
+        self._logprobs.clear()
+        return delta
+
+    def _token_logprob(self, output: TokenOutput) -> TokenLogprob:
+        top = tuple([(*self._spelling(token_id), logprob) for token_id, logprob in output.top_logprobs])
+        return TokenLogprob(*self._spelling(output.token_id), output.logprob, self._num_chars, top)
+
+    def _spelling(self, token_id: int) -> tuple[str, bytes]:
+        """A token's text and bytes; one that is no whole character reads `bytes:\\xf0\\x9f`, so each is distinct."""
+        raw = self._text_model.token_bytes(token_id)
+        try:
+            return raw.decode("utf-8"), raw
+        except UnicodeDecodeError:
+            return "bytes:" + "".join([f"\\x{byte:02x}" for byte in raw]), raw

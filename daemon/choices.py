@@ -1,0 +1,64 @@
+"""What the engine says about a call's requests → deltas per choice, and how each ended.
+
+The one place where the engine's ends become the API's finish reasons or errors; whole and streamed answers both go
+through it, so they cannot differ.
+"""
+
+from collections.abc import Sequence
+
+from daemon import errors
+from daemon.answer import Answer, Delta
+from daemon.errors import ApiError
+from daemon.mailbox import EngineLost, Item
+from daemon.response_bodies import FINISH_REASONS
+from engine.core.contents import TokenOutput
+from engine.core.decisions import FinishReason, RequestFinished
+
+
+class Choices:
+    """
+    finished   per choice that has ended, the engine's own account of it
+    """
+
+    def __init__(self, answers: Sequence[Answer], retry_after_seconds: int) -> None:
+        self._answers = answers
+        self._retry_after_seconds = retry_after_seconds
+        self.finished: dict[int, RequestFinished] = {}
+
+    @property
+    def are_finished(self) -> bool:
+        return len(self.finished) == len(self._answers)
+
+    @property
+    def num_tokens(self) -> int:
+        """Output tokens received so far, over all choices."""
+        return sum(answer.num_tokens for answer in self._answers)
+
+    def take(self, index: int, item: Item) -> tuple[Delta, str | None] | None:
+        """The delta that `item` gives, with the finish reason if it is the last; None while all is held back.
+
+        Raises ApiError when the request ended in a way that is no answer.
+        """
+        if type(item) is TokenOutput:
+            delta = self._answers[index].push(item)
+            return None if delta is None else (delta, None)
+        if type(item) is RequestFinished:
+            reason = FINISH_REASONS.get(item.reason)
+            if reason is None:
+                raise self._failure(item.reason)
+            self.finished[index] = item
+            return self._answers[index].finish(), reason
+        if type(item) is EngineLost:
+            raise errors.engine_lost(self._retry_after_seconds)
+        return None
+
+    def _failure(self, reason: FinishReason) -> ApiError:
+        match reason:
+            case FinishReason.DRAINED:
+                return errors.cut_by_drain()
+            case FinishReason.FAILED:
+                return errors.step_failed()
+            case FinishReason.LOST:
+                return errors.engine_lost(self._retry_after_seconds)
+            case _:
+                return ApiError(500, "the request was cancelled before it was finished", code="cancelled")

@@ -1,0 +1,187 @@
+"""Every option of `reprise serve`: its unit, default and meaning, in one table, read once into one frozen object.
+
+A value is taken from the first place that has it: flag (`--max-num-seqs 8`), environment (`REPRISE_MAX_NUM_SEQS=8`),
+TOML file (`max-num-seqs = 8`), default. The names are vLLM's where it has one. This file must not know what the
+options do.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from daemon import option_values as values
+from engine.config import EngineConfig
+from engine.core.errors import EngineError
+from engine.core.policies.registry import POLICY_NAMES
+
+ENVIRONMENT_PREFIX = "REPRISE_"
+NO_RECORDING = "none"
+_INT32 = 2**31 - 1
+
+
+class InvalidOption(EngineError):
+    """An option's value or name cannot be used; the message names it and says what to give instead."""
+
+
+def _option(default: Any, unit: str, read: values.Reader, meaning: str) -> Any:
+    return field(default=default, metadata={"unit": unit, "read": read, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """What the daemon is started with. The comment of each option is its line in `reprise serve --help`."""
+
+    model: str = _option(
+        "smollm2-135m-instruct",
+        "NAME|FOLDER|FILE.gguf",
+        values.text,
+        "an embedded model, a Hugging Face folder, a GGUF",
+    )
+    served_model_name: tuple[str, ...] = _option(
+        (),
+        "NAME[,NAME]",
+        values.names,
+        "names clients may ask for; the first is the one answered; default: the model's",
+    )
+    host: str = _option("127.0.0.1", "ADDRESS", values.text, "address to listen on")
+    port: int = _option(8000, "PORT", values.integer(0, 65_535), "port to listen on; 0 takes a free one")
+    api_key: str = _option("", "KEY", values.text, "required as Bearer token on /v1/; better set in the environment")
+    dtype: str = _option("auto", "NAME", values.one_of("auto", "float32"), "compute and KV type")
+    backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
+    num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")
+    block_size: int = _option(16, "TOKENS", values.integer(1, 1024), "tokens per KV block")
+    num_kv_blocks: int = _option(
+        0, "BLOCKS", values.integer(0, _INT32), "blocks in the KV pool; 0: what fits kv-cache-memory"
+    )
+    kv_cache_memory: int = _option(
+        512 * 1024 * 1024, "BYTES", values.byte_size, "memory of the KV pool, as in 512MiB; used without num-kv-blocks"
+    )
+    max_model_len: int = _option(
+        0, "TOKENS", values.integer(0, _INT32), "prompt and output together; 0: what model and pool allow"
+    )
+    max_num_seqs: int = _option(64, "REQUESTS", values.integer(1, 65_536), "requests running at the same time")
+    max_num_batched_tokens: int = _option(512, "TOKENS", values.integer(1, 1_048_576), "tokens computed in one step")
+    max_num_queued_reqs: int = _option(1024, "REQUESTS", values.integer(1, 1_048_576), "requests that may wait")
+    scheduling_policy: str = _option("fcfs", "NAME", values.one_of(*POLICY_NAMES), "who runs first")
+    enable_prefix_caching: bool = _option(True, "", values.switch, "look for prompts already computed")
+    seed: int | None = _option(
+        None, "NUMBER", values.optional_integer(0, 2**63 - 1), "seeds of unseeded requests derive from it; else drawn"
+    )
+    record_dir: str = _option(
+        "",
+        "FOLDER",
+        values.text,
+        "one folder per run is made in it; default: the state directory; 'none': no recording",
+    )
+    record_content: bool = _option(
+        False, "", values.switch, "keep token ids in the vault: execute and isolate need them"
+    )
+    drain_timeout: float = _option(
+        30.0, "SECONDS", values.seconds(0, 86_400), "after SIGTERM, running requests are given so long to end"
+    )
+    stall_timeout: float = _option(
+        60.0, "SECONDS", values.seconds(1, 86_400), "work waits and no step ends for so long: /health says 503"
+    )
+    keep_alive_interval: float = _option(
+        15.0, "SECONDS", values.seconds(0.05, 3600), "a comment is sent on a stream that was silent for so long"
+    )
+    max_body_size: int = _option(32 * 1024 * 1024, "BYTES", values.byte_size, "larger request bodies get 413")
+    log_level: str = _option("info", "LEVEL", values.one_of("debug", "info", "warning", "error"), "least level logged")
+
+    @property
+    def is_recording(self) -> bool:
+        return self.record_dir != NO_RECORDING
+
+    def engine_config(self, record_dir: str) -> EngineConfig:
+        """What the engine process is started with; `record_dir` is this run's folder, "" for no recording."""
+        return EngineConfig(
+            model=self.model,
+            dtype=self.dtype,
+            backend=self.backend,
+            block_size=self.block_size,
+            num_kv_blocks=self.num_kv_blocks,
+            kv_cache_memory_bytes=self.kv_cache_memory,
+            max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_num_queued_reqs=self.max_num_queued_reqs,
+            scheduling_policy=self.scheduling_policy,
+            enable_prefix_caching=self.enable_prefix_caching,
+            num_threads=self.num_threads,
+            record_dir=record_dir,
+            record_content=self.record_content,
+        )
+
+
+def read_config(flags: Mapping[str, Any], environment: Mapping[str, str], toml_path: str | None = None) -> DaemonConfig:
+    """The configuration from all places together.
+
+    flags   option name (with underscores) → value as given; only those that were given
+    Raises InvalidOption, whose message names the option, the place, the value and the remedy.
+    """
+    from_file = _read_toml(toml_path) if toml_path else {}
+    chosen: dict[str, Any] = {}
+    for option in fields(DaemonConfig):
+        variable = ENVIRONMENT_PREFIX + option.name.upper()
+        if option.name in flags:
+            chosen[option.name] = _read_value(option, flags[option.name], f"--{flag_name(option)}")
+        elif variable in environment:
+            chosen[option.name] = _read_value(option, environment[variable], variable)
+        elif option.name in from_file:
+            chosen[option.name] = _read_value(option, from_file[option.name], f"{flag_name(option)} in {toml_path}")
+    config = DaemonConfig(**chosen)
+    if config.max_num_batched_tokens < config.max_num_seqs:
+        raise InvalidOption(
+            f"max-num-batched-tokens ({config.max_num_batched_tokens}) is less than max-num-seqs "
+            f"({config.max_num_seqs}), but every running request needs a token in each step: raise the first"
+        )
+    return config
+
+
+def flag_name(option: "Field[Any]") -> str:
+    return option.name.replace("_", "-")
+
+
+def default_text(option: "Field[Any]") -> str:
+    """The default as `--help` shows it; "" where the meaning already says it."""
+    default = option.default
+    if default is MISSING or default is None or default in ("", ()):
+        return ""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return f"{default // 2**20}MiB" if option.metadata["read"] is values.byte_size else f"{default}"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like options but are none: to be warned of, since a slip would else pass unseen."""
+    known = {ENVIRONMENT_PREFIX + option.name.upper() for option in fields(DaemonConfig)}
+    known |= {ENVIRONMENT_PREFIX + "CACHE", ENVIRONMENT_PREFIX + "CONFIG"}
+    return sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
+
+
+def _read_value(option: "Field[Any]", value: Any, place: str) -> Any:
+    try:
+        return option.metadata["read"](value)
+    except ValueError as error:
+        shown = "(not shown)" if option.name == "api_key" else repr(value)
+        raise InvalidOption(f"{place}: {shown} cannot be used: {error}") from error
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise InvalidOption(f"--config: {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"--config: {path} is not TOML: {error}") from error
+    known = {option.name for option in fields(DaemonConfig)}
+    options = {key.replace("-", "_"): value for key, value in content.items()}
+    for key in options:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0].replace('_', '-')}?" if near else "`reprise serve --help` lists the options"
+            raise InvalidOption(f"{path}: {key.replace('_', '-')} is not an option: {hint}")
+    return options

@@ -1,0 +1,136 @@
+"""The engine as the rest of the daemon sees it: requests are sent and cancelled, what it handled is read.
+
+Every entry goes to the timeline (metrics) and to the requests it concerns. It must not know HTTP or text.
+"""
+
+import structlog
+
+from daemon import errors
+from daemon.call import Call
+from daemon.live_requests import LiveRequest, LiveRequests, Lost
+from daemon.mailbox import Mailbox
+from daemon.progress import Progress
+from daemon.recorder_totals import RecorderTotals
+from daemon.supervisor import ENGINE_MODULE, EngineState, Supervisor
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.core.contents import RequestContents
+from engine.core.events import CancelCause, ExecutorRestarted
+from engine.core.limits import Limits
+from engine.core.sampling_params import SamplingParams
+from engine.protocol import Arrive, Cancel, Drain, Handled, Message, Ready, RecorderStatus
+from recorder.timeline import Timeline
+
+TENANT = "default"
+MAX_SENT_PROMPT_TOKENS = 1_000_000  # keeps a request far below the bound of a frame; no context is so long
+
+log = structlog.get_logger(__name__)
+
+
+class EngineClient:
+    """
+    live       requests that the engine holds
+    timeline   what all entries so far add up to; goes on when the engine is restarted
+    progress   whether work waits, and since when nothing has moved
+    """
+
+    def __init__(self, config: EngineConfig, clock: Clock, engine_module: str = ENGINE_MODULE) -> None:
+        self._clock = clock
+        self._is_draining = False
+        self._unreported_lost: Lost = ()
+        self.supervisor = Supervisor(
+            config, clock, self._take, self._on_death, lambda: self._unreported_lost, engine_module
+        )
+        self.live = LiveRequests()
+        self.timeline = Timeline()
+        self.progress = Progress(clock)
+        self.recorder = RecorderTotals()
+
+    @property
+    def retry_after_seconds(self) -> int:
+        return self.supervisor.retry_after_seconds
+
+    @property
+    def max_model_len(self) -> int:
+        return int(self.supervisor.info["limits"]["max_model_len"])
+
+    def open_call(self) -> Call:
+        return Call(self)
+
+    def send_request(
+        self,
+        request_id: str,
+        index: int,
+        priority: int,
+        arrival_ns: int,
+        max_output_tokens: int,
+        sampling: SamplingParams,
+        contents: RequestContents,
+        mailbox: Mailbox,
+    ) -> LiveRequest:
+        """Number the request and send it. Raises ApiError: draining, no engine, an id in use, a prompt beyond all."""
+        self.require_ready()
+        connection = self.supervisor.connection
+        assert connection is not None, "an engine that is ready has a connection"
+        if connection.is_full:
+            raise errors.unavailable("the engine reads too slowly to take more requests", "overloaded")
+        if request_id in self.live:
+            raise errors.duplicate_request_id()
+        num_prompt_tokens = len(contents.prompt_token_ids)
+        if num_prompt_tokens > MAX_SENT_PROMPT_TOKENS:
+            raise errors.prompt_too_long(num_prompt_tokens, self.max_model_len - 1)
+        request = self.live.add(request_id, index, num_prompt_tokens, mailbox)
+        connection.send(
+            Arrive(request.number, request_id, TENANT, priority, arrival_ns, max_output_tokens, sampling, contents)
+        )
+        self.progress.note_work(len(self.live))
+        return request
+
+    def require_ready(self) -> None:
+        """Raises ApiError 503 unless a new request can be sent now."""
+        if self._is_draining:
+            raise errors.draining()
+        if self.supervisor.state is not EngineState.READY:
+            state = self.supervisor.state
+            raise errors.unavailable(f"the engine is not ready: {state}", "engine_not_ready", self.retry_after_seconds)
+
+    def cancel(self, request: LiveRequest, cause: CancelCause) -> None:
+        """End a request early; without effect when it has ended or is being cancelled."""
+        if request.has_ended or request.is_cancelled:
+            return
+        request.is_cancelled = True
+        connection = self.supervisor.connection
+        if connection is not None:
+            connection.send(Cancel(request.number, cause))
+
+    def begin_drain(self) -> None:
+        """Take no new request; those that are here go on."""
+        self._is_draining = True
+        connection = self.supervisor.connection
+        if connection is not None:
+            connection.send(Drain())
+
+    def cut_all(self) -> None:
+        """The drain timeout has passed: end what is left."""
+        for request in self.live.all():
+            self.cancel(request, CancelCause.DRAIN)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Handled):
+            if type(message.entry.event) is ExecutorRestarted:
+                self._unreported_lost = ()
+            self.live.apply(message)
+            self.timeline.apply(message.entry)
+            self.progress.note_entry(message.entry, len(self.live))
+        elif isinstance(message, Ready):
+            self.timeline.begin_engine(Limits.from_dict(message.info["limits"]))
+        elif isinstance(message, RecorderStatus):
+            self.recorder.apply(message)
+
+    def _on_death(self) -> None:
+        self.recorder.begin_next()
+        lost = self.live.lose_all()
+        self.progress.note_work(0)
+        self._unreported_lost += lost
+        if lost:
+            log.error("requests were lost with the engine", num_requests=len(lost))

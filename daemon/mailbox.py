@@ -1,0 +1,50 @@
+"""Where what the engine says about one call waits for the handler that answers it: one writer side, one reader.
+
+Bounded by what is put in: a request has at most max_model_len tokens and one end, however slowly its client reads.
+"""
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from engine.core.contents import TokenOutput
+from engine.core.decisions import RequestFinished, RequestRejected
+
+
+class Accepted(NamedTuple):
+    """The core has queued the request."""
+
+
+class EngineLost(NamedTuple):
+    """The engine that held the request is gone."""
+
+
+Item = Accepted | RequestRejected | TokenOutput | RequestFinished | EngineLost
+
+
+class Mailbox:
+    """Items of a call's requests, each with the index of its choice, in the order in which the engine decided them."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[int, Item]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, index: int, item: Item) -> None:
+        self._items.append((index, item))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self, timeout_seconds: float | None = None) -> list[tuple[int, Item]]:
+        """All that is there, waiting for the first; empty when nothing came within the time."""
+        if not self._items:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._waiter
+            except TimeoutError:
+                return []
+            finally:
+                self._waiter = None
+        taken = list(self._items)
+        self._items.clear()
+        return taken

@@ -1,0 +1,73 @@
+"""What every request passes: an id, the key, and errors made into the API's JSON body, whatever raised them."""
+
+import hmac
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from daemon import errors
+from daemon.errors import ApiError
+from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
+
+log = structlog.get_logger(__name__)
+
+
+def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
+    """The outermost: gives the id, turns everything raised into an answer. No traceback reaches a client."""
+
+    @web.middleware
+    async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            assign_request_id(request)
+            return await handler(request)
+        except ApiError as error:
+            return error_response(request, error, close=is_draining())
+        except web.HTTPException as error:
+            return error_response(request, _of_http(request, error), close=False)
+        except ConnectionError:
+            raise  # the client has gone
+        except Exception:
+            log.exception("a handler failed", request_id=request[REQUEST_ID], path=request.path)
+            return error_response(request, errors.internal(), close=False)
+
+    return answer_errors
+
+
+def key_middleware(api_key: str) -> Middleware:
+    """Everything below /v1/ needs the key; probes and metrics do not."""
+    expected = api_key.encode("utf-8")
+
+    @web.middleware
+    async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if api_key and request.path.startswith("/v1/"):
+            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+            is_right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected)
+            if scheme.lower() != "bearer" or not is_right:
+                message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'"
+                raise ApiError(401, message, code="invalid_api_key")
+        return await handler(request)
+
+    return require_key
+
+
+def error_response(request: web.Request, error: ApiError, *, close: bool) -> web.Response:
+    headers = {REQUEST_ID_HEADER: request[REQUEST_ID]}
+    if error.retry_after_seconds is not None:
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    response = web.json_response(error.body(), status=error.status, headers=headers)
+    if close:
+        response.force_close()
+    return response
+
+
+def _of_http(request: web.Request, error: web.HTTPException) -> ApiError:
+    if isinstance(error, web.HTTPNotFound):
+        return ApiError(404, f"there is no {request.path[:200]} here", code="not_found")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = " or ".join(sorted(error.allowed_methods))
+        return ApiError(405, f"{request.path[:200]} takes {allowed}, not {request.method}", code="method_not_allowed")
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return ApiError(413, "the body is larger than this server takes: see --max-body-size", code="body_too_large")
+    return ApiError(error.status, error.reason or "the request cannot be answered")

@@ -1,0 +1,80 @@
+"""What operators and routers ask: is it alive, may requests come, what is served, what has it done."""
+
+from typing import Any
+
+from aiohttp import web
+
+from daemon import errors
+from daemon.openai_api import unknown_model
+from daemon.service import Service
+from daemon.supervisor import EngineState
+from daemon.telemetry.metrics import MetricsPage
+
+
+class ProbeHandler:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._metrics = MetricsPage(service)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """200 while the engine gets on with its work, starts, or drains; 503 when work waits and nothing moves."""
+        engine = self._service.engine
+        stalled_seconds = engine.progress.stalled_seconds
+        body = {
+            "status": "ok",
+            "engine": engine.supervisor.state,
+            "num_live_requests": len(engine.live),
+            "seconds_without_progress": round(stalled_seconds, 1),
+            "num_engine_restarts": engine.supervisor.num_restarts,
+        }
+        if engine.supervisor.state is EngineState.FAILED:
+            return web.json_response(
+                {**body, "status": "failed", "reason": "the engine cannot be kept alive"}, status=503
+            )
+        if stalled_seconds > self._service.config.stall_timeout:
+            reason = f"work waits and no step has ended for {stalled_seconds:.0f} s"
+            return web.json_response({**body, "status": "stalled", "reason": reason}, status=503)
+        return web.json_response(body)
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """200 only when a request sent now would be taken."""
+        reason = self._service.not_ready_reason
+        if reason:
+            return web.json_response({"ready": False, "reason": reason}, status=503)
+        return web.json_response({"ready": True})
+
+    async def version(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": self._service.version})
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": self._metrics.content_type})
+
+    async def models(self, request: web.Request) -> web.Response:
+        cards = [self._card(name) for name in self._service.served_names]
+        return web.json_response({"object": "list", "data": cards})
+
+    async def model(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in self._service.served_names:
+            raise unknown_model(name, self._service.served_names)
+        return web.json_response(self._card(name))
+
+    def _card(self, name: str) -> dict[str, Any]:
+        info = self._service.engine.supervisor.info
+        if not info:
+            raise errors.unavailable("the model is still being loaded", "engine_not_ready")
+        return {
+            "id": name,
+            "object": "model",
+            "created": self._service.created,
+            "owned_by": "reprise",
+            "root": self._service.config.model,
+            "max_model_len": self._service.engine.max_model_len,
+            "reprise": {
+                "version": self._service.version,
+                "backend": info.get("backend", ""),
+                "numerics_class": info.get("numerics_class", ""),
+                "p4_holds": info.get("p4_holds"),  # what the self-test at start found on this machine
+                "system_fingerprint": self._service.system_fingerprint,
+            },
+        }

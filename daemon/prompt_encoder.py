@@ -1,0 +1,63 @@
+"""Prompts and chats → token ids, long ones in a thread so that running streams do not wait for them."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from daemon.errors import bad_request
+from daemon.openai_api import Question
+from engine.clock import Clock
+from engine.core.errors import EngineError
+from engine.text.chat_template import ChatTemplateError
+from engine.text.text_model import TextModel
+
+INLINE_CHARS = 2_000  # encoded within half a millisecond, less than a thread's round trip under load costs others
+MAX_THREADS = 2
+
+TokenIds = tuple[int, ...]
+
+
+class PromptEncoder:
+    """Safe for concurrent calls; `close` when no more come."""
+
+    def __init__(self, text_model: TextModel, clock: Clock) -> None:
+        self._text_model = text_model
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="tokenizer")
+
+    async def encode(self, question: Question) -> list[TokenIds]:
+        """One list per choice. Raises ApiError 400 for an empty prompt and for what the chat template refuses."""
+        if question.is_chat:
+            num_chars = sum(len(message["content"]) for message in question.messages)
+            prompts = [await self._run(num_chars, lambda: self._encode_chat(question))]
+        else:
+            prompts = [await self._encode_prompt(prompt) for prompt in question.prompts]
+        if not all(prompts):
+            raise bad_request("prompt is empty: give at least one token", "prompt")
+        return prompts
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _encode_prompt(self, prompt: str | TokenIds) -> TokenIds:
+        if not isinstance(prompt, str):
+            return prompt
+        return await self._run(len(prompt), lambda: self._encode_text(prompt, "prompt", add_special=True))
+
+    def _encode_chat(self, question: Question) -> TokenIds:
+        try:
+            text = self._text_model.render_chat(question.messages, wall_ns=self._clock.wall_ns())
+        except ChatTemplateError as error:
+            raise bad_request(str(error), "messages") from error
+        return self._encode_text(text, "messages", add_special=False)
+
+    def _encode_text(self, text: str, param: str, *, add_special: bool) -> TokenIds:
+        try:
+            return tuple(self._text_model.encode(text, add_special))
+        except EngineError as error:
+            raise bad_request(f"{param}: {error}", param) from error
+
+    async def _run(self, num_chars: int, encode: Callable[[], TokenIds]) -> TokenIds:
+        if num_chars <= INLINE_CHARS:
+            return encode()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, encode)

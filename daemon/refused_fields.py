@@ -1,0 +1,63 @@
+"""Fields of other servers that would change the answer and are not supported here: refused, never silently dropped.
+
+Each is accepted where its value leaves the answer as it is, for many clients send the defaults along.
+"""
+
+from typing import Any
+
+from daemon.errors import bad_request
+from daemon.fields import Body
+
+# field → values that change nothing (null never does)
+_HARMLESS: dict[str, tuple[Any, ...]] = {
+    "best_of": (1,),
+    "echo": (False,),
+    "suffix": ("",),
+    "tools": ([],),
+    "tool_choice": ("none",),
+    "functions": ([],),
+    "function_call": ("none",),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "use_beam_search": (False,),
+    "length_penalty": (1, 1.0),
+    "allowed_token_ids": (),
+    "bad_words": ([],),
+    "prompt_logprobs": (),
+    "truncate_prompt_tokens": (),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "add_special_tokens": (),
+    "continue_final_message": (False,),
+    "add_generation_prompt": (True,),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "documents": ([],),
+}
+REFUSABLE_FIELDS = frozenset(_HARMLESS)
+_WITHOUT_TOOLS = ("auto", "none")
+
+
+def refuse_unsupported(body: Body, *, is_chat: bool) -> None:
+    """Raises ApiError 400 for the first field that asks for what is not supported."""
+    for name, harmless in _HARMLESS.items():
+        value = body.get(name)
+        if value is None or any(type(value) is type(allowed) and value == allowed for allowed in harmless):
+            continue
+        if name == "tool_choice" and not body.get("tools") and value in _WITHOUT_TOOLS:
+            continue
+        allowed_text = " or ".join([_shown(allowed) for allowed in harmless]) or "null"
+        raise bad_request(f"{name} is not supported: leave it out, or give {allowed_text}", name)
+    misplaced = "prompt" if is_chat else "messages"
+    if body.get(misplaced) is not None:
+        endpoint = "/v1/completions" if is_chat else "/v1/chat/completions"
+        raise bad_request(f"{misplaced} belongs to {endpoint}", misplaced)
+
+
+def _shown(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).replace("'", '"')

@@ -1,0 +1,137 @@
+"""Answers → the JSON bodies of the OpenAI API: whole, and in chunks for a stream.
+
+Strict clients break on small things, so each is decided here: ids, model and object stand in every chunk, `created` is
+the same in all, `finish_reason` is null until the end, `usage` appears only where it was asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from daemon.answer import Delta, TokenLogprob
+from engine.core.decisions import FinishReason, RequestFinished
+
+Json = dict[str, Any]
+
+# What the API knows; every other reason is an error, told as one.
+FINISH_REASONS = {
+    FinishReason.STOP: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.KV_CACHE_EXHAUSTED: "length",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseBodies:
+    """Builds every body of one call.
+
+    created             seconds since 1970, UTC
+    include_usage       a stream was asked to end with a usage chunk
+    wants_logprobs      choices carry log-probabilities
+    return_token_ids    choices carry token ids, an extra beyond the API
+    """
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    is_chat: bool
+    include_usage: bool = False
+    wants_logprobs: bool = False
+    return_token_ids: bool = False
+
+    def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
+        """The answer to a call that does not stream: per choice, all of it and its finish reason."""
+        kind = "chat.completion" if self.is_chat else "text_completion"
+        return {
+            **self._head(kind),
+            "choices": [self._whole_choice(index, *choice) for index, choice in enumerate(choices)],
+            "usage": usage,
+        }
+
+    def opening_chunks(self, num_choices: int) -> list[Json]:
+        """What a stream begins with: in a chat, who speaks."""
+        if not self.is_chat:
+            return []
+        delta = {"role": "assistant", "content": ""}
+        return [self._chunk([self._chat_chunk_choice(index, delta, Delta(), None)]) for index in range(num_choices)]
+
+    def chunk(self, index: int, delta: Delta, finish_reason: str | None = None) -> Json:
+        """One delta of one choice; the last one carries the finish reason."""
+        if self.is_chat:
+            is_empty = not (delta.text or delta.token_ids)
+            content = {} if is_empty else {"content": delta.text}
+            return self._chunk([self._chat_chunk_choice(index, content, delta, finish_reason)])
+        return self._chunk([self._completion_choice(index, delta, finish_reason)])
+
+    def usage_chunk(self, usage: Json) -> Json:
+        return {**self._chunk([]), "usage": usage}
+
+    def _head(self, kind: str) -> Json:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.system_fingerprint,
+        }
+
+    def _chunk(self, choices: list[Json]) -> Json:
+        body = {**self._head("chat.completion.chunk" if self.is_chat else "text_completion"), "choices": choices}
+        if self.include_usage:
+            body["usage"] = None
+        return body
+
+    def _whole_choice(self, index: int, answer: Delta, finish_reason: str) -> Json:
+        if not self.is_chat:
+            return self._completion_choice(index, answer, finish_reason)
+        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        choice = {"index": index, "message": message, "logprobs": self._chat_logprobs(answer)}
+        return self._with_token_ids({**choice, "finish_reason": finish_reason}, answer)
+
+    def _chat_chunk_choice(self, index: int, content: Json, delta: Delta, finish_reason: str | None) -> Json:
+        choice = {"index": index, "delta": content, "logprobs": self._chat_logprobs(delta)}
+        return self._with_token_ids({**choice, "finish_reason": finish_reason}, delta)
+
+    def _completion_choice(self, index: int, delta: Delta, finish_reason: str | None) -> Json:
+        logprobs = completion_logprobs(delta.logprobs) if self.wants_logprobs else None
+        choice = {"index": index, "text": delta.text, "logprobs": logprobs, "finish_reason": finish_reason}
+        return self._with_token_ids(choice, delta)
+
+    def _chat_logprobs(self, delta: Delta) -> Json | None:
+        if not self.wants_logprobs:
+            return None
+        return {"content": [chat_logprob(entry) for entry in delta.logprobs], "refusal": None}
+
+    def _with_token_ids(self, choice: Json, delta: Delta) -> Json:
+        if self.return_token_ids:
+            choice["token_ids"] = list(delta.token_ids)
+        return choice
+
+
+def usage(finished: Sequence[RequestFinished]) -> Json:
+    """The token counts of a call, as the recording has them: summed over its choices."""
+    num_prompt_tokens = sum(request.num_prompt_tokens for request in finished)
+    num_output_tokens = sum(request.num_output_tokens for request in finished)
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": num_output_tokens,
+        "total_tokens": num_prompt_tokens + num_output_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(request.num_cached_tokens for request in finished)},
+    }
+
+
+def completion_logprobs(entries: Sequence[TokenLogprob]) -> Json:
+    """Four lists of equal length, as /v1/completions has them."""
+    return {
+        "tokens": [entry.text for entry in entries],
+        "token_logprobs": [entry.logprob for entry in entries],
+        "top_logprobs": [{text: logprob for text, _raw, logprob in entry.top} for entry in entries],
+        "text_offset": [entry.text_offset for entry in entries],
+    }
+
+
+def chat_logprob(entry: TokenLogprob) -> Json:
+    """One token, as /v1/chat/completions has it."""
+    top = [{"token": text, "logprob": logprob, "bytes": list(raw)} for text, raw, logprob in entry.top]
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.raw), "top_logprobs": top}

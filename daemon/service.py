@@ -1,0 +1,88 @@
+"""What the request handlers share: the engine, the model's text side, names, seeds. It must not know HTTP."""
+
+import hashlib
+import json
+import secrets
+from dataclasses import asdict
+from importlib.metadata import version
+
+from daemon.config import DaemonConfig
+from daemon.engine_client import EngineClient
+from daemon.errors import unavailable
+from daemon.prompt_encoder import PromptEncoder
+from daemon.supervisor import ENGINE_MODULE, EngineState
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.text.model_source import ModelSource
+from engine.text.text_model import TextModel
+
+
+class Service:
+    """
+    served_names   names that clients may ask for; the first is the one answered
+    is_draining    a signal came: what runs goes on, nothing new is taken
+    """
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        engine_config: EngineConfig,
+        source: ModelSource,
+        clock: Clock,
+        engine_module: str = ENGINE_MODULE,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.engine = EngineClient(engine_config, clock, engine_module)
+        self.served_names = config.served_model_name or (source.name,)
+        self.created = clock.wall_ns() // 1_000_000_000
+        self.version = version("reprise")
+        self.is_draining = False
+        self._engine_config = engine_config
+        self._text_model: TextModel | None = None
+        self._encoder: PromptEncoder | None = None
+        self._num_seeds = 0
+
+    @property
+    def not_ready_reason(self) -> str:
+        """Why no request can be taken now; "" when one can."""
+        if self.is_draining:
+            return "draining"
+        if self.engine.supervisor.state is not EngineState.READY:
+            return f"engine {self.engine.supervisor.state}"
+        return "" if self._text_model is not None else "loading the tokenizer"
+
+    @property
+    def text_model(self) -> TextModel:
+        if self._text_model is None:
+            raise unavailable("the tokenizer is still being loaded", "engine_not_ready")
+        return self._text_model
+
+    @property
+    def encoder(self) -> PromptEncoder:
+        assert self._encoder is not None, "it comes with the text model"
+        return self._encoder
+
+    @property
+    def system_fingerprint(self) -> str:
+        """Changes with whatever may change an answer: numerics class and the engine's configuration."""
+        configuration = {**asdict(self._engine_config), "record_dir": ""}  # where a run is kept changes no answer
+        identity = [self.version, self.engine.supervisor.info.get("numerics_class", ""), configuration]
+        digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=6)
+        return f"fp_{digest.hexdigest()}"
+
+    def use_text_model(self, text_model: TextModel) -> None:
+        self._text_model = text_model
+        self._encoder = PromptEncoder(text_model, self.clock)
+
+    def next_seed(self) -> int:
+        """For a request that brings none: drawn, or the next of the sequence that --seed names."""
+        if self.config.seed is None:
+            return secrets.randbits(63)
+        self._num_seeds += 1
+        digest = hashlib.blake2b(f"{self.config.seed}:{self._num_seeds}".encode(), digest_size=8)
+        return int.from_bytes(digest.digest(), "little") >> 1
+
+    def close(self) -> None:
+        if self._encoder is not None:
+            self._encoder.close()

@@ -1,0 +1,50 @@
+"""Server-sent events: one `data:` line of JSON per event, a comment when nothing comes, `[DONE]` at the end, always.
+
+A write waits while the client reads slowly, and raises when it has gone. It must not know what the events say.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+
+
+def encode_event(body: Mapping[str, Any]) -> bytes:
+    """One event; JSON escapes line ends, so it is one line whatever the text holds."""
+    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8") + b"\n\n"
+
+
+class EventStream:
+    """A response that has begun: what follows can only be events."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        self._response = response
+
+    @classmethod
+    async def begin(cls, request: web.Request, headers: Mapping[str, str]) -> "EventStream":
+        response = web.StreamResponse(headers={**STREAM_HEADERS, **headers})
+        await response.prepare(request)
+        return cls(response)
+
+    async def send(self, bodies: Iterable[Mapping[str, Any]]) -> None:
+        """Several events in one write: a client that reads slowly gets what gathered meanwhile."""
+        data = b"".join([encode_event(body) for body in bodies])
+        if data:
+            await self._response.write(data)
+
+    async def keep_alive(self) -> None:
+        await self._response.write(KEEP_ALIVE)
+
+    async def end(self) -> web.StreamResponse:
+        await self._response.write(DONE)
+        await self._response.write_eof()
+        return self._response

@@ -1,0 +1,62 @@
+"""The engine process with its real loop, core and recorder, and the runner without weights in place of the model.
+
+It starts in a fraction of a second and takes STEP_SECONDS per step. A prompt that holds POISON kills it.
+"""
+
+import os
+import sys
+import time
+from typing import Any
+
+from engine import process
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.core.contents import RequestContents
+from engine.core.decisions import StepPlanned
+from engine.core.limits import Limits
+from engine.core.sampling_params import SamplingParams
+from engine.execution.interface import StepResult
+from engine.execution.scripted import SCRIPTED_VOCABULARY, ScriptedRunner
+
+STEP_SECONDS = float(os.environ.get("SCRIPTED_STEP_SECONDS", "0.002"))
+POISON = SCRIPTED_VOCABULARY + 13
+FAILING = SCRIPTED_VOCABULARY + 14  # a prompt that holds it fails its step
+BROKEN_START = "cannot-start"
+
+
+class SlowRunner(ScriptedRunner):
+    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+        if POISON in contents.prompt_token_ids:
+            os._exit(7)
+        super().add_request(request, sampling, contents)
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        time.sleep(STEP_SECONDS)
+        if any(FAILING in self._requests[request].contents.prompt_token_ids for request, _start, _count in plan.rows):
+            raise ArithmeticError("asked to fail")
+        return super().execute(plan)
+
+
+class Built:
+    """What `build_runner` gives, as far as the process reads it."""
+
+    def __init__(self, config: EngineConfig, digest_key: bytes) -> None:
+        self.limits = Limits(
+            block_size=config.block_size,
+            num_kv_blocks=config.num_kv_blocks or 256,
+            max_model_len=config.max_model_len or 512,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_queued_reqs=config.max_num_queued_reqs,
+        )
+        self.runner = SlowRunner(self.limits.num_kv_blocks, self.limits.block_size, digest_key)
+        self.info: dict[str, Any] = {"backend": "scripted", "numerics_class": "scripted", "model": config.model}
+
+
+def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
+    return Built(config, digest_key)
+
+
+if __name__ == "__main__":
+    process.build_runner = build  # type: ignore[assignment]  # stands in for the model's builder
+    sys.exit(process.main())

@@ -1,0 +1,129 @@
+"""Options: where a value is taken from, and what is said about one that cannot be used."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from daemon.__main__ import main
+from daemon.config import DaemonConfig, InvalidOption, read_config, unknown_variables
+
+
+def test_without_anything_every_option_has_its_default() -> None:
+    assert read_config({}, {}) == DaemonConfig()
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("max-num-seqs = 1\nport = 1\nblock_size = 32\n")
+    environment = {"REPRISE_MAX_NUM_SEQS": "2", "REPRISE_PORT": "2"}
+    config = read_config({"max_num_seqs": "3"}, environment, str(file))
+    assert (config.max_num_seqs, config.port, config.block_size) == (3, 2, 32)
+
+
+def test_a_switch_is_read_from_flag_environment_and_file(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("enable-prefix-caching = false\n")
+    assert not read_config({}, {}, str(file)).enable_prefix_caching
+    assert read_config({}, {"REPRISE_ENABLE_PREFIX_CACHING": "true"}, str(file)).enable_prefix_caching
+    assert not read_config({"enable_prefix_caching": False}, {}).enable_prefix_caching
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512MiB", 512 * 2**20), ("1.5G", 3 * 2**29), ("500MB", 500_000_000), ("4096", 4096), ("2 gib", 2**31)],
+)
+def test_sizes_are_read_with_and_without_suffix(text: str, size: int) -> None:
+    assert read_config({"kv_cache_memory": text}, {}).kv_cache_memory == size
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("port", "70000", "from 0 to 65535"),
+        ("port", "eighty", "whole number"),
+        ("port", True, "whole number"),
+        ("kv_cache_memory", "12 parsecs", "512MiB"),
+        ("kv_cache_memory", "0", "above 0"),
+        ("scheduling_policy", "lottery", "fcfs"),
+        ("enable_prefix_caching", "perhaps", "true or false"),
+        ("drain_timeout", "nan", "seconds"),
+        ("seed", "-1", "from 0"),
+        ("log_level", "loud", "warning"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_place_and_the_remedy(option: str, value: object, remedy: str) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        read_config({option: value}, {})
+    message = str(raised.value)
+    assert f"--{option.replace('_', '-')}" in message
+    assert repr(value) in message
+    assert remedy in message
+
+
+def test_a_bad_value_in_the_environment_names_the_variable() -> None:
+    with pytest.raises(InvalidOption, match="REPRISE_PORT: 'x'"):
+        read_config({}, {"REPRISE_PORT": "x"})
+
+
+def test_an_unknown_key_in_the_file_is_named_with_the_nearest_option(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("max-num-seq = 4\n")
+    with pytest.raises(InvalidOption, match=r"max-num-seq is not an option: did you mean max-num-seqs\?"):
+        read_config({}, {}, str(file))
+
+
+def test_a_file_that_is_absent_or_no_toml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="cannot be read"):
+        read_config({}, {}, str(tmp_path / "none.toml"))
+    broken = tmp_path / "broken.toml"
+    broken.write_text("port = = 1")
+    with pytest.raises(InvalidOption, match="is not TOML"):
+        read_config({}, {}, str(broken))
+
+
+def test_a_step_must_have_room_for_every_running_request() -> None:
+    with pytest.raises(InvalidOption, match=r"max-num-batched-tokens \(8\) is less than max-num-seqs \(9\)"):
+        read_config({"max_num_batched_tokens": "8", "max_num_seqs": "9"}, {})
+
+
+def test_the_key_never_stands_in_a_message() -> None:
+    with pytest.raises(InvalidOption) as raised:
+        read_config({"api_key": 12345}, {})
+    assert "12345" not in str(raised.value)
+
+
+def test_a_variable_that_is_nearly_an_option_is_noticed() -> None:
+    assert unknown_variables({"REPRISE_PROT": "1", "REPRISE_PORT": "1", "REPRISE_CACHE": "/c", "HOME": "/"}) == [
+        "REPRISE_PROT"
+    ]
+
+
+def test_every_option_has_a_unit_a_meaning_and_a_default_that_its_reader_takes() -> None:
+    for option in fields(DaemonConfig):
+        assert option.metadata["meaning"]
+        shown = option.default if option.default is not None else ""
+        assert option.metadata["read"](shown) == option.default
+
+
+def test_the_engine_gets_what_was_chosen() -> None:
+    config = read_config({"num_kv_blocks": "12", "kv_cache_memory": "64MiB", "record_content": True}, {})
+    engine_config = config.engine_config("/recordings/run")
+    assert (engine_config.num_kv_blocks, engine_config.kv_cache_memory_bytes) == (12, 64 * 2**20)
+    assert (engine_config.record_dir, engine_config.record_content) == ("/recordings/run", True)
+
+
+def test_a_bad_option_ends_the_command_with_code_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "x"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "--port" in error
+
+
+def test_help_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["serve", "--help"])
+    assert raised.value.code == 0
+    text = capsys.readouterr().out
+    for option in fields(DaemonConfig):
+        assert f"--{option.name.replace('_', '-')}" in text
