@@ -1,1 +1,10 @@
-"""(to be described)"""
+"""Execution: carries out what the core decided, and never decides who runs.
+
+Read in this order: `interface.py` (what the loop and replay need), `runner.py` (with weights) and `scripted.py`
+(without), `held_request.py`, `batch.py` (planned step → arrays), `sampler.py` and `philox.py` (logits → token),
+`digests.py` (what the core knows instead of tokens), `kv_store.py`, `model.py`, `rotary.py` and `weights/` (files →
+parameters), `build.py` (puts it all together).
+
+It may import engine.core, engine.text, engine.config, engine.clock and kernels. This file imports nothing, so that
+what needs no weights needs no torch.
+"""

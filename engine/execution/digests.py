@@ -1,7 +1,7 @@
-"""Keyed, chained digests of full KV blocks: the names under which the prefix index knows their contents.
+"""Keyed digests of full blocks: what the core and a recording know instead of tokens.
 
-A block's digest covers its tokens and everything before them, so equal digests mean equal KV contents. The key is the
-recording's salt: digests of two recordings cannot be compared, and tokens cannot be guessed from a recording alone.
+A block's digest covers all tokens before it as well (it chains from the block before), so equal digests mean equal
+prefixes. The key is the recording's salt: without it, nobody can test a guessed prompt against a recording.
 """
 
 import hashlib
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 DIGEST_BYTES = 16
 
 
-def next_digest(key: bytes, previous: bytes, token_ids: Sequence[int]) -> bytes:
-    """The digest of a block that holds `token_ids` and follows the block with digest `previous` (b"" for the first)."""
+def block_digest(previous: bytes, token_ids: Sequence[int], key: bytes) -> bytes:
+    """blake2b(previous + token ids as u32 little-endian), keyed; `previous` is empty for the first block."""
     packed = struct.pack(f"<{len(token_ids)}I", *token_ids)
     return hashlib.blake2b(previous + packed, key=key, digest_size=DIGEST_BYTES).digest()
 
 
-def chain_digests(key: bytes, token_ids: Sequence[int], block_size: int) -> list[bytes]:
-    """The digests of all full blocks of `token_ids`, in order."""
-    digests: list[bytes] = []
-    previous = b""
-    for start in range(0, len(token_ids) - block_size + 1, block_size):
-        previous = next_digest(key, previous, token_ids[start : start + block_size])
-        digests.append(previous)
-    return digests
+def extend_digests(
+    digests: list[bytes], token_ids: Sequence[int], num_blocks: int, block_size: int, key: bytes
+) -> None:
+    """Append to `digests` until it holds those of the first `num_blocks` blocks of `token_ids`."""
+    while len(digests) < num_blocks:
+        start = len(digests) * block_size
+        previous = digests[-1] if digests else b""
+        digests.append(block_digest(previous, token_ids[start : start + block_size], key))

@@ -1,4 +1,4 @@
-"""What the loop asks of an executor. Execution never decides who runs: it carries out what the core decided."""
+"""What the loop and replay need of execution: decisions in, results out, with or without weights behind it."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,27 +9,30 @@ from engine.core.sampling_params import SamplingParams
 
 
 class StepResult(NamedTuple):
-    """A step's result: the event for the core, and the tokens it stands for, in the order of `completed.emitted`."""
+    """
+    completed   the event for the core
+    outputs     the tokens drawn, in the order of `completed.emitted`; a row flagged ERROR drew none
+    """
 
     completed: StepCompleted
     outputs: tuple[TokenOutput, ...]
 
 
 class Runner(Protocol):
-    """An executor of planned steps: the model (`runner.py`) or its twin without weights (`scripted.py`)."""
+    """Carries out what the core decided. Called from one thread; it never decides who runs."""
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        """Keyed, chained digests of the prompt's full blocks, for the RequestArrived event."""
+        """Keyed, chained digests of the prompt's full blocks, for RequestArrived."""
         ...
 
     def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
-        """Hold a request's tokens from its arrival until the decision that ends or rejects it."""
+        """Hold a request's tokens until it is finished or rejected; call it before the core sees the arrival."""
         ...
 
     def carry_out(self, decision: Decision) -> None:
-        """Follow a decision other than StepPlanned: block tables of the admitted, preempted, finished and rejected."""
+        """Follow any decision but StepPlanned: keep block tables, drop requests that ended."""
         ...
 
     def execute(self, plan: StepPlanned) -> StepResult:
-        """Compute the planned rows. Whatever it raises fails the step's requests, and them alone."""
+        """Run the planned step. A row whose request is no longer held is skipped. May raise: the step has failed."""
         ...

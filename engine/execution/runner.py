@@ -1,0 +1,136 @@
+"""Executes planned steps on a model: tokens, block tables and digests on this side, numbers on the backend's.
+
+It follows the core's decisions to the letter and decides nothing. It is called from one thread.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from engine.clock import Clock
+from engine.core.contents import RequestContents, TokenOutput
+from engine.core.decisions import (
+    Decision,
+    RejectReason,
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+)
+from engine.core.events import FinishFlag, StepCompleted
+from engine.core.sampling_params import SamplingParams
+from engine.execution.batch import PlannedRow, planned_rows, step_batch
+from engine.execution.digests import extend_digests
+from engine.execution.held_request import HeldRequest
+from engine.execution.interface import StepResult
+from engine.execution.kv_store import KVStore
+from engine.execution.sampler import Draw, Floats, draw_token
+from kernels.backend import Backend, StepOutput
+
+
+class ModelRunner:
+    """The Runner of `interface.py` with weights.
+
+    eos_token_ids   the model's own end-of-text ids
+    digest_key      key of the block digests (16 bytes): the recording's salt
+    """
+
+    def __init__(
+        self, backend: Backend, kv_store: KVStore, eos_token_ids: tuple[int, ...], digest_key: bytes, clock: Clock
+    ) -> None:
+        self.backend = backend
+        self.kv_store = kv_store
+        self._eos_token_ids = eos_token_ids
+        self._digest_key = digest_key
+        self._clock = clock
+        self._requests: dict[int, HeldRequest] = {}
+
+    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
+        digests: list[bytes] = []
+        num_blocks = len(contents.prompt_token_ids) // self.kv_store.block_size
+        self._extend_digests(digests, contents.prompt_token_ids, num_blocks)
+        return tuple(digests)
+
+    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+        """The first of two with one number is kept: the core rejects the second as a duplicate."""
+        if request not in self._requests:
+            digests = list(self.prompt_digests(contents))
+            self._requests[request] = HeldRequest(sampling, contents, self._eos_token_ids, digests)
+
+    def carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, RequestAdmitted):
+            self._requests[decision.request].block_table = list(decision.block_ids)
+        elif isinstance(decision, RequestPreempted):
+            self._requests[decision.request].block_table = []
+        elif isinstance(decision, RequestFinished) or (
+            isinstance(decision, RequestRejected) and decision.reason != RejectReason.DUPLICATE_REQUEST
+        ):
+            self._requests.pop(decision.request, None)
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        started_ns = self._clock.now_ns()
+        for number, block in plan.new_blocks:
+            if number in self._requests:
+                self._requests[number].block_table.append(block)
+        rows = planned_rows(plan, self._requests)
+        emitting = [row for row in rows if row.emits]
+        output = self._forward(rows)
+        executed_ns = self._clock.now_ns()
+        filled = tuple(self._filled(rows))
+        emitted, outputs = self._draw(emitting, output)
+        sampled_ns = self._clock.now_ns()
+        completed = StepCompleted(plan.step, emitted, filled, executed_ns - started_ns, sampled_ns - executed_ns)
+        return StepResult(completed, outputs)
+
+    def _forward(self, rows: list[PlannedRow]) -> StepOutput:
+        if not rows:
+            return StepOutput(torch.empty(0, 0), torch.empty(0, 0))
+        batch = step_batch(rows, self.kv_store.block_size)
+        return self.backend.forward(batch, self.kv_store.keys, self.kv_store.values)
+
+    def _filled(self, rows: list[PlannedRow]) -> Iterator[tuple[int, bytes]]:
+        """Digests of the blocks that these rows filled beyond the prompt's own full ones."""
+        block_size = self.kv_store.block_size
+        for number, request, start, end in rows:
+            first = max(start // block_size, request.num_prompt_tokens // block_size)
+            num_full = end // block_size
+            self._extend_digests(request.digests, request.tokens, num_full)
+            for block in range(first, num_full):
+                yield number, request.digests[block]
+
+    def _extend_digests(self, digests: list[bytes], tokens: list[int] | tuple[int, ...], num_blocks: int) -> None:
+        extend_digests(digests, tokens, num_blocks, self.kv_store.block_size, self._digest_key)
+
+    def _draw(
+        self, emitting: list[PlannedRow], output: StepOutput
+    ) -> tuple[tuple[tuple[int, str, int, int], ...], tuple[TokenOutput, ...]]:
+        """Draw each emitting row's token and append it to its request; a row without finite logits draws none."""
+        emitted: list[tuple[int, str, int, int]] = []
+        outputs: list[TokenOutput] = []
+        for row, hidden, logits in zip(emitting, output.hidden.numpy(), output.logits.numpy(), strict=True):
+            request = row.request
+            draw = draw_token(logits, request.sampling, request.history())
+            if draw.is_finite:
+                request.tokens.append(draw.token_id)
+                outputs.append(TokenOutput(row.number, draw.token_id, draw.logprob, draw.top_logprobs))
+            emitted.append((row.number, _finish_flag(draw, request), hidden_digest(hidden), _bits(draw.logprob)))
+        return tuple(emitted), tuple(outputs)
+
+
+def hidden_digest(hidden: Floats) -> int:
+    """64-bit digest of a final hidden row (the head's input), over its float32 bytes."""
+    return int.from_bytes(hashlib.blake2b(hidden.tobytes(), digest_size=8).digest(), "little")
+
+
+def _finish_flag(draw: Draw, request: HeldRequest) -> str:
+    if not draw.is_finite:
+        return FinishFlag.ERROR
+    return FinishFlag.STOP if draw.token_id in request.stop_token_ids else FinishFlag.NONE
+
+
+def _bits(logprob: float) -> int:
+    """The float32's bits as u32."""
+    return int(np.float32(logprob).view(np.uint32))

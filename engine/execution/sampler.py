@@ -1,0 +1,170 @@
+"""Logits → token id: a pure function of the row, the request's parameters and tokens, its seed and the position.
+
+Order of operations, as users of vLLM know it: logit_bias, penalties, min_tokens; temperature, min_p, top_k, top_p;
+one uniform draw from a counter-based generator (`philox.py`) looked up in the cumulative probabilities of the kept
+tokens, in ascending order of token id. Ties go to the lowest id everywhere. One row at a time in numpy, whose sums over
+a whole row of one length take one order; so neither company nor threads change a draw.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.core.sampling_params import SamplingParams
+from engine.execution.philox import uniform
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+TokenIds = NDArray[np.int64]
+
+_FIRST_SORTED = 1024  # top_p sorts the likeliest so many, and more only while they do not add up
+
+
+class Draw(NamedTuple):
+    """
+    is_finite      False: the logits held nan or inf; the other fields then mean nothing (token 0, log-probability 0)
+    logprob        float32 value; natural-log probability under the unmodified logits
+    top_logprobs   (token id, log-probability), most likely first, ties by lowest id
+    """
+
+    is_finite: bool
+    token_id: int
+    logprob: float
+    top_logprobs: tuple[tuple[int, float], ...]
+
+
+class History(NamedTuple):
+    """What a draw depends on beside logits and parameters.
+
+    logit_bias    (token id, bias); ids outside the vocabulary are passed over
+    banned        ids that cannot be drawn yet (min_tokens)
+    """
+
+    prompt: Sequence[int]
+    output: Sequence[int]
+    logit_bias: Sequence[tuple[int, float]] = ()
+    banned: Sequence[int] = ()
+
+
+NO_DRAW = Draw(False, 0, 0.0, ())
+
+
+def draw_token(logits: Floats, sampling: SamplingParams, history: History) -> Draw:
+    """The next token. `logits` [vocab_size] float32 is left as it is; the position is the length of the output."""
+    if not np.isfinite(logits).all():
+        return NO_DRAW
+    adjusted = _adjusted(logits, sampling, history)
+    if sampling.temperature <= 0.0:
+        token_id = int(adjusted.argmax())
+    else:
+        token_id = _drawn(adjusted, sampling, len(history.output))
+    if adjusted[token_id] == -np.inf:  # every token is banned: there is nothing to draw
+        return NO_DRAW
+    shift, log_total = _log_normaliser(logits)
+    return Draw(
+        True,
+        token_id,
+        _logprob(logits[token_id], shift, log_total),
+        _top_logprobs(logits, sampling.num_logprobs, shift, log_total),
+    )
+
+
+# ── what changes the logits ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _adjusted(logits: Floats, sampling: SamplingParams, history: History) -> Floats:
+    adjusted = logits.copy()
+    vocab_size = len(logits)
+    for token_id, bias in history.logit_bias:
+        if 0 <= token_id < vocab_size:
+            adjusted[token_id] += np.float32(bias)
+    _penalise(adjusted, sampling, history)
+    banned = [token_id for token_id in history.banned if 0 <= token_id < vocab_size]
+    adjusted[banned] = -np.inf
+    return adjusted
+
+
+def _penalise(logits: Floats, sampling: SamplingParams, history: History) -> None:
+    """Repetition over prompt and output, presence and frequency over the output, in place, as vLLM defines them."""
+    if sampling.repetition_penalty != 1.0:
+        seen = np.unique(np.array([*history.prompt, *history.output], dtype=np.int64))
+        penalty = np.float32(sampling.repetition_penalty)
+        logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+    if history.output and (sampling.presence_penalty or sampling.frequency_penalty):
+        seen, counts = np.unique(np.array(history.output, dtype=np.int64), return_counts=True)
+        logits[seen] -= np.float32(sampling.frequency_penalty) * counts.astype(np.float32)
+        logits[seen] -= np.float32(sampling.presence_penalty)
+
+
+# ── what chooses among them ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _drawn(logits: Floats, sampling: SamplingParams, position: int) -> int:
+    """One of the kept tokens, by the uniform of seed and position."""
+    scaled = (logits.astype(np.float64) - np.float64(logits.max())) / sampling.temperature
+    weights = np.exp(scaled)  # relative to the likeliest, which has 1
+    weights[np.isnan(weights)] = 0.0  # only -inf minus -inf, where every token is banned
+    kept = _kept(weights, sampling)
+    cumulative = np.cumsum(weights[kept])
+    index = int(np.searchsorted(cumulative, uniform(sampling.seed, position) * cumulative[-1], side="right"))
+    return int(kept[min(index, len(kept) - 1)])
+
+
+def _kept(weights: Doubles, sampling: SamplingParams) -> TokenIds:
+    """Ids left by min_p, top_k and top_p, ascending; at least the likeliest."""
+    smallest = max(sampling.min_p, np.finfo(np.float64).tiny)  # weights of the likeliest is 1
+    kept = np.flatnonzero(weights >= smallest)
+    if len(kept) == 0:
+        return np.zeros(1, dtype=np.int64)
+    if 0 < sampling.top_k < len(kept):
+        kept = np.sort(_likeliest(weights, kept, sampling.top_k))
+    if sampling.top_p < 1.0:
+        kept = np.sort(_nucleus(weights, kept, sampling.top_p))
+    return kept
+
+
+def _likeliest(weights: Doubles | Floats, ids: TokenIds, count: int) -> TokenIds:
+    """The `count` ids of highest weight, highest first, ties by lowest id; `ids` ascending."""
+    values = weights[ids]
+    if count < len(ids):
+        bound = np.partition(values, len(ids) - count)[len(ids) - count]
+        ids = ids[values >= bound]
+        values = weights[ids]
+    order = np.argsort(-values, kind="stable")  # stable: equal weights stay in ascending order of id
+    return ids[order[:count]]
+
+
+def _nucleus(weights: Doubles, ids: TokenIds, top_p: float) -> TokenIds:
+    """The fewest likeliest ids whose share of all of `ids` reaches top_p; at least one."""
+    wanted = top_p * float(np.cumsum(weights[ids])[-1])
+    count = min(_FIRST_SORTED, len(ids))
+    while True:
+        likeliest = _likeliest(weights, ids, count)
+        cumulative = np.cumsum(weights[likeliest])
+        if cumulative[-1] >= wanted or count == len(ids):
+            return likeliest[: int(np.searchsorted(cumulative, wanted, side="left")) + 1]
+        count = min(8 * count, len(ids))
+
+
+# ── log-probabilities ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _log_normaliser(logits: Floats) -> tuple[np.float32, float]:
+    """Highest logit, and the logarithm of the sum of exp(logit - highest); summed in float64."""
+    shift = logits.max()
+    return shift, math.log(float(np.exp(logits - shift).sum(dtype=np.float64)))
+
+
+def _logprob(logit: np.float32, shift: np.float32, log_total: float) -> float:
+    """Rounded to float32, as it is reported and recorded."""
+    return float(np.float32(float(logit) - float(shift) - log_total))
+
+
+def _top_logprobs(logits: Floats, count: int, shift: np.float32, log_total: float) -> tuple[tuple[int, float], ...]:
+    if count <= 0:
+        return ()
+    ids = _likeliest(logits, np.arange(len(logits)), count)
+    return tuple([(int(token_id), _logprob(logits[token_id], shift, log_total)) for token_id in ids])

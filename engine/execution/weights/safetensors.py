@@ -1,0 +1,201 @@
+"""A Hugging Face folder → a model: config.json's fields and tensor names are known here only.
+
+Source: config.json as transformers 4 and 5 write it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from engine.core.errors import ModelError
+from engine.execution.model import Hyperparameters, Model, assemble, require_architecture
+from engine.execution.rotary import inverse_frequencies, scaled_frequencies
+from kernels.stored_tensor import StoredTensor
+
+_FORMATS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_HEAD = "lm_head.weight"
+_TOP_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    _HEAD: "output.weight",
+}
+_LAYER_NAMES = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_LAYER_TENSOR = re.compile(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_COMPUTED_TENSOR = re.compile(r".*\.rotary_emb\.inv_freq")  # old files hold what follows from the config
+
+
+def read_folder(folder: Path) -> Model:
+    """The model in the folder, its tensors memory-mapped. Raises ModelError."""
+    config = _Config(_read_json(folder / "config.json"))
+    hyper = _hyperparameters(config, _eos_token_ids(folder, config))
+    tensors: dict[str, StoredTensor] = {}
+    for path in _weight_files(folder):
+        for name, tensor in _tensors_of(path):
+            if not (hyper.has_tied_head and name == _HEAD) and not _COMPUTED_TENSOR.fullmatch(name):
+                tensors[_gguf_name(name)] = _stored(name, tensor)
+    return assemble(hyper, tensors)
+
+
+class _Config:
+    """Typed look-ups in config.json, with errors that name the field."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self.values.get(name)
+        if value is None:
+            value = default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ModelError(f"config.json's {name} is {value!r}: a number is needed, fetch the model again")
+        return value
+
+    def figure(self, name: str, default: int | None = None) -> int:
+        return int(self.number(name, default))
+
+
+def _hyperparameters(config: _Config, eos_token_ids: tuple[int, ...]) -> Hyperparameters:
+    architecture = str(config.get("model_type"))
+    require_architecture(architecture)
+    _refuse_unsupported(config)
+    hidden_size, num_heads = config.figure("hidden_size"), config.figure("num_attention_heads")
+    head_dim = config.figure("head_dim", hidden_size // max(num_heads, 1))
+    return Hyperparameters(
+        architecture=architecture,
+        num_layers=config.figure("num_hidden_layers"),
+        hidden_size=hidden_size,
+        intermediate_size=config.figure("intermediate_size"),
+        num_heads=num_heads,
+        num_kv_heads=config.figure("num_key_value_heads", num_heads),
+        head_dim=head_dim,
+        vocab_size=config.figure("vocab_size"),
+        norm_epsilon=config.number("rms_norm_eps"),
+        inverse_frequencies=_frequencies(config, head_dim),
+        context_length=config.figure("max_position_embeddings"),
+        eos_token_ids=eos_token_ids,
+        has_tied_head=bool(config.get("tie_word_embeddings")),
+    )
+
+
+def _refuse_unsupported(config: _Config) -> None:
+    """Raises ModelError on a field that would change the answers and that nothing here follows."""
+    context_length = config.figure("max_position_embeddings")
+    window = config.get("sliding_window")
+    slides = config.get("use_sliding_window")
+    if window is not None and slides is not False and 0 < window < context_length:
+        raise ModelError(
+            f"config.json's sliding_window is {window}, below max_position_embeddings {context_length}: "
+            "sliding-window attention is not supported, serve a model without it"
+        )
+    other_layers = sorted(set(config.get("layer_types") or ()) - {"full_attention"})
+    if other_layers:
+        raise ModelError(
+            f"config.json's layer_types holds {', '.join(other_layers)}: only full_attention is supported, "
+            "serve a model without them"
+        )
+    expected = {
+        "hidden_act": ("silu", None),
+        "attention_bias": (False, None),
+        "mlp_bias": (False, None),
+        "partial_rotary_factor": (1, None),
+        "num_local_experts": (0, None),
+        "num_experts": (0, None),
+        "quantization_config": (None,),
+    }
+    for name, allowed in expected.items():
+        if config.get(name) not in allowed:
+            raise ModelError(
+                f"config.json's {name} is {config.get(name)!r}: only {allowed[0]!r} is supported, "
+                "serve a model or a conversion without it"
+            )
+
+
+def _frequencies(config: _Config, head_dim: int) -> tuple[float, ...]:
+    """transformers 5 writes rope_parameters, with theta in it; before, rope_scaling and rope_theta."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = scaling.get("rope_theta") or config.number("rope_theta", 10_000.0)
+    return scaled_frequencies(inverse_frequencies(float(theta), head_dim), scaling)
+
+
+def _eos_token_ids(folder: Path, config: _Config) -> tuple[int, ...]:
+    """generation_config.json's eos_token_id, which knows the end of a turn, and config.json's, ascending."""
+    path = folder / "generation_config.json"
+    found: set[int] = set()
+    for values in (_read_json(path) if path.is_file() else {}, config.values):
+        value = values.get("eos_token_id")
+        found |= set(value) if isinstance(value, list) else set() if value is None else {value}
+    return tuple(sorted(found))
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """One file, or the shards that the index names. Raises ModelError on a missing one."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    else:
+        names = ["model.safetensors"]
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise ModelError(f"{folder} has no {name}: fetch the model again, with its safetensors files")
+    return [folder / name for name in names]
+
+
+def _tensors_of(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118  (no mapping: the file object has keys() and nothing else of one)
+                yield name, file.get_tensor(name)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} cannot be read as safetensors ({error}): fetch it again") from error
+
+
+def _stored(name: str, tensor: torch.Tensor) -> StoredTensor:
+    format = _FORMATS.get(tensor.dtype)
+    if format is None:
+        raise ModelError(
+            f"tensor {name} is stored as {tensor.dtype}: {', '.join(_FORMATS.values())} are supported, "
+            "take the model in one of them"
+        )
+    if tensor.dim() not in (1, 2):
+        raise ModelError(f"tensor {name} has shape {list(tensor.shape)}: one or two dimensions are supported")
+    rows = tensor.reshape(-1, tensor.shape[-1]).contiguous().view(torch.uint8).numpy()
+    return StoredTensor(format, tuple(tensor.shape), rows)
+
+
+def _gguf_name(name: str) -> str:
+    """GGUF's name of a tensor; a name without one is kept, for assembling to refuse."""
+    match = _LAYER_TENSOR.fullmatch(name)
+    if match is None:
+        return _TOP_NAMES.get(name, name)
+    layer, part, kind = match.groups()
+    return f"blk.{layer}.{_LAYER_NAMES[part]}.{kind}" if part in _LAYER_NAMES else name
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read as JSON ({error}): fetch the model again") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds no JSON object: fetch the model again")
+    return values

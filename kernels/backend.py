@@ -1,0 +1,135 @@
+"""What a backend is given and what it gives back: the seam behind which numbers are made.
+
+A step is one call: token ids, positions, block tables and slots in, hidden rows and logits out, so that a native
+library needs to be entered once per step. Whatever the backend, an output row's bits depend on that row's own tokens
+and the weights alone: not on the other rows, its place among them, chunking, block ids, threads or memory placement.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+
+from kernels.stored_tensor import StoredTensor
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """A Llama-family decoder: RMSNorm, rotary embedding over whole heads (first half, second half), gated SiLU MLP."""
+
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    norm_epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class LayerParameters:
+    """One layer. Matrices are [outputs, inputs]; biases and the per-head q/k norms exist where the model has them."""
+
+    attention_norm: StoredTensor
+    q: StoredTensor
+    k: StoredTensor
+    v: StoredTensor
+    o: StoredTensor
+    mlp_norm: StoredTensor
+    gate: StoredTensor
+    up: StoredTensor
+    down: StoredTensor
+    q_bias: StoredTensor | None = None
+    k_bias: StoredTensor | None = None
+    v_bias: StoredTensor | None = None
+    q_norm: StoredTensor | None = None
+    k_norm: StoredTensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderParameters:
+    """
+    head                  the very object `embedding` when the two are tied
+    inverse_frequencies   head_dim / 2 rotary frequencies in radians per position, scaling applied
+    """
+
+    shape: DecoderShape
+    embedding: StoredTensor
+    layers: tuple[LayerParameters, ...]
+    final_norm: StoredTensor
+    head: StoredTensor
+    inverse_frequencies: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """One step's rows: the tokens of each sequence that are computed now, sequence after sequence. All int64.
+
+    token_ids, positions   [num_rows]
+    slot_mapping           [num_rows]: block_id * block_size + offset, where the row's key and value go
+    query_starts           [num_sequences + 1]: rows query_starts[i] … query_starts[i+1]-1 belong to sequence i
+    context_lengths        [num_sequences]: tokens known up to and including the sequence's last row
+    block_tables           [num_sequences, max blocks]: block ids in order, -1 past a table's end
+    fresh_blocks           blocks whose first slot is written in this step: they are cleared beforehand, so that slots
+                           past a sequence's end always hold zeros (0 × NaN would be NaN)
+    logit_rows             [num_logits]: rows whose logits are wanted, ascending
+    """
+
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    slot_mapping: torch.Tensor
+    query_starts: torch.Tensor
+    context_lengths: torch.Tensor
+    block_tables: torch.Tensor
+    fresh_blocks: torch.Tensor
+    logit_rows: torch.Tensor
+
+
+class StepOutput(NamedTuple):
+    """
+    hidden   [num_logits, hidden_size] float32: the final normed rows, input of the head
+    logits   [num_logits, vocab_size] float32
+    """
+
+    hidden: torch.Tensor
+    logits: torch.Tensor
+
+
+class LinearProbe(NamedTuple):
+    """A way for the self-test into one linear layer: `apply` maps any number of rows as a step would."""
+
+    name: str
+    num_inputs: int
+    apply: Callable[[torch.Tensor], torch.Tensor]
+
+
+class Backend(Protocol):
+    """One implementation of the decoder. Made once, loaded once, then called once per step from one thread."""
+
+    name: str
+    dtype: str
+    vocab_size: int
+
+    def load(self, parameters: DecoderParameters, max_positions: int) -> None:
+        """Take the weights over; positions 0 … max_positions-1 will be asked for."""
+        ...
+
+    def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
+        """Shape of the key memory, and of the value memory, zero at first; may hold more than `num_blocks` blocks."""
+        ...
+
+    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+        """Run one step; writes the rows' keys and values into their slots."""
+        ...
+
+    def set_num_threads(self, num_threads: int) -> None: ...
+
+    def numerics(self) -> dict[str, str]:
+        """All that decides the bits apart from weights: sources, tile and split sizes, libraries, CPU code path."""
+        ...
+
+    def linear_probes(self) -> list[LinearProbe]:
+        """One probe per distinct shape of linear layer."""
+        ...

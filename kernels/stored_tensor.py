@@ -1,0 +1,67 @@
+"""A weight as it lies in its file, and what it means in float32.
+
+A backend may use the bytes as they are (`rows`) or the numbers (`float32`). Formats bear the GGUF names; a safetensors
+file holds only F32, F16 and BF16, which GGUF has too. It must not know files, names of layers, or architectures.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+
+FORMATS = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+
+_ROWS_AT_A_TIME = 4096  # bounds the dequantiser's scratch memory
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """
+    format    one of FORMATS
+    shape     (num_rows, num_columns), or (length,) for a vector
+    rows      uint8 [num_rows, bytes of a row], C-contiguous, possibly a memory map; a vector is one row
+    row_order row i of the tensor is row row_order[i] of `rows`; None: as they lie
+    """
+
+    format: str
+    shape: tuple[int, ...]
+    rows: NDArray[np.uint8] = field(repr=False)
+    row_order: NDArray[np.int64] | None = field(default=None, repr=False)
+
+    def float32(self) -> torch.Tensor:
+        """The numbers, float32 of `shape`, contiguous, in memory of their own."""
+        decode = _decoder(self.format)
+        result = torch.empty(self.rows.shape[0], row_length(self.format, self.rows.shape[1]))
+        target = result.numpy()
+        for start in range(0, len(target), _ROWS_AT_A_TIME):
+            end = min(start + _ROWS_AT_A_TIME, len(target))
+            stored = self.rows[start:end] if self.row_order is None else self.rows[self.row_order[start:end]]
+            target[start:end] = decode(stored)
+        return result.reshape(self.shape)
+
+
+def row_length(format: str, num_bytes: int) -> int:
+    """How many numbers of `format` lie in a row of `num_bytes`."""
+    block_length, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format]]
+    return num_bytes // block_bytes * block_length
+
+
+def row_bytes(format: str, length: int) -> int:
+    """Bytes of a row of `length` numbers, which must be a multiple of the format's block."""
+    block_length, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format]]
+    assert length % block_length == 0, f"{length} numbers are no whole blocks of {format}"
+    return length // block_length * block_bytes
+
+
+def _decoder(format: str) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
+    kind = GGMLQuantizationType[format]
+
+    def decode(rows: NDArray[np.uint8]) -> NDArray[np.float32]:
+        numbers: NDArray[np.float32] = dequantize(np.ascontiguousarray(rows), kind)
+        return numbers
+
+    return decode
