@@ -68,6 +68,7 @@ def _verb(
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME|PATH", help="where the recorded model is now, if not where it was")
+    parser.add_argument("--backend", metavar="NAME", help="another backend than the recorded one")
     parser.add_argument(
         "--allow-numeric-drift", action="store_true", help="another numerics class than recorded: compare tokens only"
     )
@@ -124,16 +125,20 @@ def _check(args: argparse.Namespace) -> int:
 
 def _execute(args: argparse.Namespace) -> int:
     from replay.execute import execute
+    from replay.model_runs.open_model import Overrides
 
-    return _finish(args, execute(args.recording, model=args.model, allow_numeric_drift=args.allow_numeric_drift))
+    overrides = Overrides(args.model, args.backend)
+    return _finish(args, execute(args.recording, overrides=overrides, allow_numeric_drift=args.allow_numeric_drift))
 
 
 def _isolate(args: argparse.Namespace) -> int:
     from replay.isolate import isolate
+    from replay.model_runs.open_model import Overrides
 
     request = None if args.all else args.request
+    overrides = Overrides(args.model, args.backend)
     return _finish(
-        args, isolate(args.recording, request, model=args.model, allow_numeric_drift=args.allow_numeric_drift)
+        args, isolate(args.recording, request, overrides=overrides, allow_numeric_drift=args.allow_numeric_drift)
     )
 
 

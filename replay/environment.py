@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from recorder.header import Header
 from replay.refusal import CannotCompare
 
-_DISTRIBUTIONS = {"torch": "torch", "torch_version": "torch", "numpy": "numpy"}
+_DISTRIBUTIONS = ("torch", "numpy")
+_DECIDING = ("backend", "dtype", "numeric_environment", "model_sha256", "torch", "numpy", "python", "cpu")
 NUMERICS_CLASS = "numerics_class"
 
 
@@ -39,9 +40,9 @@ def reprise_version() -> str:
 def compare_here(header: Header) -> Differences:
     """What can be told without loading anything: versions and the machine."""
     here: dict[str, Any] = {"python": platform.python_version()}
-    for name, distribution in _DISTRIBUTIONS.items():
+    for name in _DISTRIBUTIONS:
         if name in header.environment:
-            here[name] = version(distribution)
+            here[name] = version(name)
     lines = differing_lines(header.environment, here)
     is_other_version = bool(header.reprise_version) and header.reprise_version != reprise_version()
     if is_other_version:
@@ -50,11 +51,11 @@ def compare_here(header: Header) -> Differences:
 
 
 def differing_lines(recorded: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...]:
-    """One line per key that both know and that differs."""
+    """One line per thing that numbers may depend on, that both know, and that differs."""
     return tuple(
-        f"{name}: recorded {recorded[name]}, here {value}"
-        for name, value in here.items()
-        if name in recorded and recorded[name] != value
+        f"{name}: recorded {recorded[name]}, here {here[name]}"
+        for name in _DECIDING
+        if name in recorded and name in here and recorded[name] != here[name]
     )
 
 
@@ -66,8 +67,10 @@ def agree(header: Header, numerics_class: str, here: dict[str, Any], *, allow_dr
     recorded = str(header.environment.get(NUMERICS_CLASS, ""))
     if recorded == numerics_class:
         return Agreement(True, ())
-    lines = [line for line in differing_lines(header.environment, here) if not line.startswith(NUMERICS_CLASS)]
-    what = "; ".join(lines) or "the environments name no other difference"
+    what = (
+        "; ".join(differing_lines(header.environment, here))
+        or "all that the header names is equal, so the kernels' sources differ"
+    )
     difference = f"numerics class {recorded or '(none)'} was recorded, this runner is of class {numerics_class}: {what}"
     if not allow_drift:
         raise CannotCompare(

@@ -22,7 +22,7 @@ from replay.divergence import (
 )
 from replay.environment import agree, compare_here
 from replay.lives import Life, Run
-from replay.model_runs.open_model import OpenRunner, open_recorded_model
+from replay.model_runs.open_model import OpenRunner, Overrides, open_recorded_model
 from replay.model_runs.reexecution import Counts, Difference, FilledBlock, PromptDigest, Reexecution, run
 from replay.progress import Progress
 from replay.refusal import CannotCompare
@@ -33,29 +33,29 @@ from replay.verdict import Verdict
 def execute(
     path: Path,
     *,
-    model: str | None = None,
+    overrides: Overrides = Overrides(),  # noqa: B008  # immutable
     allow_numeric_drift: bool = False,
     open_runner: OpenRunner | None = None,
 ) -> Verdict:
     """Compare every token and digest in the recording with what the model computes now.
 
-    model         name or path that stands in for the recorded one; its weights must be the recorded ones
+    overrides     what stands in for the recorded model's name or backend
     open_runner   makes the runner of each life; tests hand in one without weights, or with a planted fault
     Raises CannotCompare, RecordingError or ModelError when it cannot begin.
     """
     recorded = Run.open(path)
-    session = _Execution(path, recorded, model, allow_numeric_drift, open_runner or open_recorded_model)
+    session = _Execution(path, recorded, overrides, allow_numeric_drift, open_runner or open_recorded_model)
     with Progress("execute", "steps", recorded.count_steps()) as progress:
         return session.run(progress)
 
 
 class _Execution:
     def __init__(
-        self, path: Path, recorded: Run, model: str | None, allow_drift: bool, open_runner: OpenRunner
+        self, path: Path, recorded: Run, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner
     ) -> None:
         self._path = path
         self._recorded = recorded
-        self._model = model
+        self._overrides = overrides
         self._allow_drift = allow_drift
         self._open_runner = open_runner
         self._counts = Counts()
@@ -75,7 +75,7 @@ class _Execution:
 
     def _run_life(self, life: Life, progress: Progress) -> Divergence | None:
         contents = life.contents()
-        opened = self._open_runner(life.header, self._model)
+        opened = self._open_runner(life.header, self._overrides)
         agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
         self._notes += agreement.notes
         reexecution = Reexecution(opened.runner, contents, self._counts, compare_bits=agreement.compare_bits)

@@ -26,7 +26,7 @@ from replay.environment import agree, compare_here
 from replay.history import LifeHistory, Moment, RequestHistory
 from replay.lives import Life, Run
 from replay.model_runs.alone import run_alone
-from replay.model_runs.open_model import OpenedRunner, OpenRunner, open_recorded_model
+from replay.model_runs.open_model import OpenedRunner, OpenRunner, Overrides, open_recorded_model
 from replay.progress import Progress
 from replay.refusal import CannotCompare
 from replay.tokens import Computed, comparable_with
@@ -57,21 +57,21 @@ def isolate(
     path: Path,
     request: str | None,
     *,
-    model: str | None = None,
+    overrides: Overrides = Overrides(),  # noqa: B008  # immutable
     allow_numeric_drift: bool = False,
     open_runner: OpenRunner | None = None,
 ) -> Verdict:
     """Compare a request's output, token by token, with what it computes alone.
 
     request       the client's request id, or the request's number; None isolates every request that emitted a token
-    model, allow_numeric_drift, open_runner   as in `execute`
+    overrides, allow_numeric_drift, open_runner   as in `execute`
     Raises CannotCompare, RecordingError or ModelError when it cannot begin.
     """
     run = Run.open(path)
     subjects, refusals = _subjects(run.lives)
     if request is not None:
         subjects = [_find(subjects, request, refusals)]
-    session = _Isolation(path, model, allow_numeric_drift, open_runner or open_recorded_model)
+    session = _Isolation(path, overrides, allow_numeric_drift, open_runner or open_recorded_model)
     comparing = [subject for subject in subjects if subject.request.tokens]
     num_silent = len(subjects) - len(comparing)
     with Progress("isolate", "requests", len(comparing)) as progress:
@@ -130,9 +130,9 @@ def _find(subjects: list[_Subject], name: str, refusals: list[CannotCompare]) ->
 class _Isolation:
     """Runs subjects one after the other on one runner per life and collects what differs."""
 
-    def __init__(self, path: Path, model: str | None, allow_drift: bool, open_runner: OpenRunner) -> None:
+    def __init__(self, path: Path, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner) -> None:
         self._path = path
-        self._model = model
+        self._overrides = overrides
         self._allow_drift = allow_drift
         self._open_runner = open_runner
         self._opened: dict[int, tuple[OpenedRunner, bool]] = {}  # segment number → runner, whether bits are compared
@@ -172,7 +172,7 @@ class _Isolation:
     def _open(self, life: Life) -> tuple[OpenedRunner, bool]:
         key = life.header.segment_number
         if key not in self._opened:
-            opened = self._open_runner(life.header, self._model)
+            opened = self._open_runner(life.header, self._overrides)
             agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
             self.notes += [note for note in agreement.notes if note not in self.notes]
             self._opened[key] = opened, agreement.compare_bits

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.vocabulary import Entry
+from replay.figures import REQUEST_HEADING, figures, read_timeline, request_line, request_values
 from replay.lives import Life, Run
 from replay.rendering import cut, record_as_values
 from replay.request_story import Line, find_request, story
@@ -37,8 +38,10 @@ def show(path: Path, view: View) -> Iterator[str]:
         yield from _transcript(run, view)
     elif view.request is not None:
         yield from _request(run, view.request, view.as_json)
+    elif view.requests:
+        yield from _requests(run, view.as_json)
     else:
-        yield from _at_large(provenance(run), view.as_json)
+        yield from _at_large(provenance(run), figures(read_timeline(run)), view.as_json)
 
 
 def _transcript(run: Run, view: View) -> Iterator[str]:
@@ -68,6 +71,15 @@ def _entry(entry: Entry, life: Life, as_json: bool) -> Iterator[str]:
     yield json.dumps(values)
 
 
+def _requests(run: Run, as_json: bool) -> Iterator[str]:
+    spans = read_timeline(run).spans.values()
+    if as_json:
+        yield json.dumps([request_values(span) for span in spans], indent=2)
+        return
+    yield REQUEST_HEADING
+    yield from (request_line(span) for span in spans)
+
+
 def _request(run: Run, name: str, as_json: bool) -> Iterator[str]:
     arrived = find_request(run, name)
     told = list(story(run, arrived.request))
@@ -85,10 +97,18 @@ def _story_line(line: Line) -> str:
     return cut(f"{line.sequence:>8} {line.time_ns / 1e6:>12.3f} {mark} {line.record:<17} {line.text}")
 
 
-def _at_large(recording: Provenance, as_json: bool) -> Iterator[str]:
+def _at_large(recording: Provenance, traffic: dict[str, Any], as_json: bool) -> Iterator[str]:
     if as_json:
-        yield json.dumps(recording.as_values(), indent=2, default=str)
+        yield json.dumps({**recording.as_values(), "traffic": traffic}, indent=2, default=str)
         return
+    yield from _whole(recording)
+    yield from _traffic(traffic)
+    yield f"check        {recording.can_check}"
+    yield f"execute      {recording.can_execute}"
+    yield from (cut(f"  differs    {line}") for line in recording.differences_here)
+
+
+def _whole(recording: Provenance) -> Iterator[str]:
     whole = "closed in order" if recording.closed else "not closed: killed, or still running"
     yield f"run          {recording.run}: {recording.num_entries:,} entries in {recording.num_segments} segments, " + (
         f"{recording.num_bytes:,} bytes, {recording.num_lives} engine process"
@@ -99,9 +119,33 @@ def _at_large(recording: Provenance, as_json: bool) -> Iterator[str]:
     yield from (cut(f"  notice     {notice}") for notice in recording.notices)
     yield f"model        {recording.model or '(not named)'}, numerics class {recording.numerics_class or '(none)'}"
     yield from _wrapped("limits", recording.limits)
-    yield f"check        {recording.can_check}"
-    yield f"execute      {recording.can_execute}"
-    yield from (cut(f"  differs    {line}") for line in recording.differences_here)
+
+
+def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
+    yield f"requests     {traffic['arrived']:,} arrived; finished: {_counts(traffic['finished'])}"
+    for name in ("rejected", "cancels"):
+        if traffic[name]:
+            yield f"  {name:<11}{_counts(traffic[name])}"
+    if traffic["live_at_the_end"]:
+        yield f"  live       {traffic['live_at_the_end']} when the recording ends"
+    failed = f", {traffic['failed_steps']} failed" if traffic["failed_steps"] else ""
+    each = f", {traffic['execute_ms_per_step']:.2f} ms of execution each" if traffic["steps"] else ""
+    yield f"steps        {traffic['steps']:,}{failed}{each}"
+    share = traffic["prefix_cache_hit_share"]
+    hits = "" if share is None else f", {share:.1%} of the prompts' found in the prefix cache"
+    yield f"tokens       {traffic['prompt_tokens']:,} prompt, {traffic['generation_tokens']:,} output{hits}"
+    yield (
+        f"preemptions  {traffic['preemptions']:,}, {traffic['tokens_lost_to_preemption']:,} computed tokens lost; "
+        f"{traffic['evicted_blocks']:,} cached blocks evicted"
+    )
+    for name in ("ttft", "itl", "e2e"):
+        found = traffic[f"{name}_ms"]
+        yield f"{name:<12} " + (f"p50 {found['p50']:,.2f} ms, p99 {found['p99']:,.2f} ms" if found else "-")
+    yield f"waited for   {_counts(traffic['deferrals'])}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
 def _wrapped(label: str, values: dict[str, Any]) -> Iterator[str]:

@@ -84,7 +84,7 @@ def provenance(run: Run) -> Provenance:
         notices=run.notes(),
         reprise_version=header.reprise_version,
         numerics_class=numerics_class,
-        model=str(header.environment.get("model_name") or header.config.get("model", "")),
+        model=str(header.environment.get("model") or header.config.get("model", "")),
         limits=header.limits,
         config=header.config,
         environment=header.environment,

@@ -1,20 +1,38 @@
-"""The recorded model, made ready to run again. Everything that imports torch is imported here, when it is needed."""
+"""The recorded model, made ready to run again.
+
+Everything that imports torch is imported when a model is opened, after the numeric environment was fixed as the engine
+process fixes it.
+"""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from engine.clock import SystemClock
 from engine.config import EngineConfig
+from engine.core.limits import Limits
 from engine.execution.interface import Runner
-from engine.text.model_source import resolve_model
+from engine.text.model_source import ModelSource, resolve_model
+from kernels.numeric_environment import fix_numeric_environment
 from recorder.header import Header
 from replay.refusal import CannotCompare
+
+
+class Overrides(NamedTuple):
+    """What the user puts in place of the recorded choices: None keeps them.
+
+    model     name or path where the same weights lie now
+    backend   another backend: another numerics class
+    """
+
+    model: str | None = None
+    backend: str | None = None
 
 
 class OpenedRunner(NamedTuple):
     """A runner with an empty KV store, and what its numbers depend on.
 
-    environment   as the recording's header would hold it
+    environment   as a recording's header would hold it
     """
 
     runner: Runner
@@ -22,29 +40,42 @@ class OpenedRunner(NamedTuple):
     environment: dict[str, Any]
 
 
-OpenRunner = Callable[[Header, str | None], OpenedRunner]  # header, and a model that overrides the recorded name
+OpenRunner = Callable[[Header, Overrides], OpenedRunner]
 
 
-def recorded_config(header: Header) -> EngineConfig:
-    """The engine's options as recorded; options of a newer version are left out."""
+def open_recorded_model(header: Header, overrides: Overrides) -> OpenedRunner:
+    """The runner that the recorded engine was served by, built anew with the recording's limits and digest key.
+
+    Raises CannotCompare when the weights are not the recorded ones; ModelError and EngineError when they cannot be
+    loaded here.
+    """
+    config = _recorded_config(header, overrides)
+    source = resolve_model(config.model)
+    _require_recorded_weights(header, source)
+    fix_numeric_environment()
+    from engine.execution.build import build_runner
+
+    limits = Limits.from_dict(header.limits)
+    built = build_runner(config, header.salt, SystemClock(), source, limits)
+    return OpenedRunner(built.runner, str(built.info["numerics_class"]), built.info)
+
+
+def _recorded_config(header: Header, overrides: Overrides) -> EngineConfig:
+    """The engine's options as recorded, with the backend that "auto" chose then; unknown ones are left out."""
     known = {item.name for item in fields(EngineConfig)}
     values = {name: value for name, value in header.config.items() if name in known}
+    if overrides.model is not None:
+        values["model"] = overrides.model
     if "model" not in values:
         raise CannotCompare("the recording's header names no model", "give it with --model")
-    return EngineConfig(**values)
+    config = EngineConfig(**values)
+    return replace(config, backend=overrides.backend or header.environment.get("backend", config.backend))
 
 
-def open_recorded_model(header: Header, model: str | None) -> OpenedRunner:
-    """The runner that the recorded engine was served by, built anew.
-
-    Raises CannotCompare when the weights are not the recorded ones, ModelError when they cannot be loaded.
-    """
-    config = recorded_config(header)
-    source = resolve_model(model or config.model)
-    recorded_sha256 = header.environment.get("model_sha256")
-    if recorded_sha256 != source.sha256:
+def _require_recorded_weights(header: Header, source: ModelSource) -> None:
+    recorded = header.environment.get("model_sha256")
+    if recorded != source.sha256:
         raise CannotCompare(
-            f"the weights at {source.path} have sha256 {source.sha256}, recorded was {recorded_sha256}",
-            "give the recorded model with --model",
+            f"{source.path} holds other weights than were recorded: sha256 {source.sha256}, recorded {recorded}",
+            "give the path of the recorded model with --model",
         )
-    raise CannotCompare("no runner for models is built into this version")

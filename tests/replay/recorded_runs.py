@@ -21,7 +21,7 @@ from recorder.frames import FramedFile
 from recorder.header import Header
 from recorder.reader import Recording
 from recorder.writer import Recorder
-from replay.model_runs.open_model import OpenedRunner
+from replay.model_runs.open_model import OpenedRunner, Overrides
 
 SALT = bytes(range(16))
 SCRIPTED_CLASS = "scripted-1"
@@ -92,7 +92,7 @@ def make_header(limits: Limits = LIMITS) -> Header:
         reprise_version="0.1.0",
         limits=limits.to_dict(),
         config={"model": "scripted"},
-        environment={"numerics_class": SCRIPTED_CLASS, "backend": "scripted", "model_name": "scripted"},
+        environment={"numerics_class": SCRIPTED_CLASS, "backend": "scripted", "model": "scripted"},
     )
 
 
@@ -100,7 +100,7 @@ def make_runner(limits: Limits = LIMITS) -> ScriptedRunner:
     return ScriptedRunner(limits.num_kv_blocks, limits.block_size, SALT)
 
 
-def open_scripted(header: Header, model: str | None) -> OpenedRunner:
+def open_scripted(header: Header, overrides: Overrides) -> OpenedRunner:
     """What execute and isolate get in place of a model."""
     return OpenedRunner(make_runner(Limits.from_dict(header.limits)), SCRIPTED_CLASS, {"backend": "scripted"})
 

@@ -13,7 +13,7 @@ from recorder.header import Header
 from replay.__main__ import main
 from replay.divergence import Classification, EmittedToken
 from replay.execute import execute
-from replay.model_runs.open_model import OpenedRunner
+from replay.model_runs.open_model import OpenedRunner, Overrides
 from replay.model_runs.reexecution import FilledBlock, PromptDigest
 from replay.refusal import CannotCompare
 from tests.replay.faults import FaultyRunner, OtherClassRunner, overwrite_a_slot_in_step
@@ -53,9 +53,9 @@ def test_every_life_of_the_engine_is_executed_on_a_fresh_runner(tmp_path: Path) 
     record_run(run, mixed_load(8, seed=1))
     opened: list[Header] = []
 
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         opened.append(header)
-        return open_scripted(header, model)
+        return open_scripted(header, overrides)
 
     verdict = execute(run, open_runner=open_runner)
     assert verdict.exit_code == 0, verdict.as_text()
@@ -72,7 +72,7 @@ def test_an_overwritten_slot_is_found_at_the_first_wrong_token(recording: Path) 
     plan = _a_shared_step(recording)
     victim = plan.rows[-1][0]
 
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         return OpenedRunner(FaultyRunner(overwrite_a_slot_in_step(plan.step)), SCRIPTED_CLASS, {})
 
     verdict = execute(recording, open_runner=open_runner)
@@ -87,7 +87,7 @@ def test_an_overwritten_slot_is_found_at_the_first_wrong_token(recording: Path) 
 
 
 def test_other_bits_of_the_same_token_are_numeric(recording: Path) -> None:
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         return OpenedRunner(OtherClassRunner(LIMITS.num_kv_blocks, LIMITS.block_size, SALT), SCRIPTED_CLASS, {})
 
     (divergence,) = execute(recording, open_runner=open_runner).divergences
@@ -96,7 +96,7 @@ def test_other_bits_of_the_same_token_are_numeric(recording: Path) -> None:
 
 
 def test_another_numerics_class_is_refused_in_advance_with_both_names(recording: Path) -> None:
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         runner = OtherClassRunner(LIMITS.num_kv_blocks, LIMITS.block_size, SALT)
         return OpenedRunner(runner, "other-7", {"backend": "other"})
 
@@ -124,7 +124,7 @@ def test_a_step_that_raises_only_now_is_a_divergence(recording: Path) -> None:
         if plan.step == 20:
             raise MemoryError("no memory for step 20")
 
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         return OpenedRunner(FaultyRunner(fail), SCRIPTED_CLASS, {})
 
     verdict = execute(recording, open_runner=open_runner)

@@ -10,7 +10,7 @@ from recorder.header import Header
 from replay.divergence import Classification, EmittedToken
 from replay.execute import execute
 from replay.isolate import isolate
-from replay.model_runs.open_model import OpenedRunner
+from replay.model_runs.open_model import OpenedRunner, Overrides
 from replay.refusal import CannotCompare
 from tests.replay.faults import FaultyRunner, OtherClassRunner, overwrite_a_slot_in_step
 from tests.replay.recorded_runs import (
@@ -100,7 +100,7 @@ def test_isolating_all_lists_who_differs_and_spares_the_others(contaminated: tup
 
 
 def test_other_bits_are_found_though_the_tokens_are_equal(recording: Path) -> None:
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         return OpenedRunner(OtherClassRunner(LIMITS.num_kv_blocks, LIMITS.block_size, SALT), SCRIPTED_CLASS, {})
 
     (divergence,) = isolate(recording, "0", open_runner=open_runner).divergences
@@ -109,7 +109,7 @@ def test_other_bits_are_found_though_the_tokens_are_equal(recording: Path) -> No
 
 
 def test_another_numerics_class_is_refused(recording: Path) -> None:
-    def open_runner(header: Header, model: str | None) -> OpenedRunner:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
         return OpenedRunner(OtherClassRunner(LIMITS.num_kv_blocks, LIMITS.block_size, SALT), "other-7", {})
 
     with pytest.raises(CannotCompare, match="other-7"):

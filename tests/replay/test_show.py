@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.decisions import RequestPreempted, StepPlanned
+from engine.core.decisions import RequestFinished, RequestPreempted, StepPlanned, TokensEmitted
+from engine.core.events import RequestArrived
 from replay.__main__ import main
+from replay.figures import quantiles
 from tests.replay.recorded_runs import entries_of, mixed_load, record_run
 
 
@@ -86,3 +88,35 @@ def test_a_requests_story_tells_its_own_part_of_every_step(recording: Path, caps
 def test_a_request_that_never_arrived_is_refused(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(recording), "--request", "nobody"]) == 2
     assert "no request 'nobody' arrived" in capsys.readouterr().err
+
+
+def test_the_traffic_figures_are_the_sums_over_the_entries(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = entries_of(recording)
+    decisions = [decision for entry in entries for decision in entry.decisions]
+    traffic = json.loads(_shown(capsys, str(recording), "--json"))["traffic"]
+    assert traffic["arrived"] == sum(isinstance(entry.event, RequestArrived) for entry in entries) == 48
+    assert sum(traffic["finished"].values()) == sum(isinstance(it, RequestFinished) for it in decisions)
+    assert traffic["generation_tokens"] == sum(len(it.rows) for it in decisions if isinstance(it, TokensEmitted))
+    assert traffic["preemptions"] == sum(isinstance(it, RequestPreempted) for it in decisions)
+    assert traffic["ttft_ms"]["p50"] <= traffic["ttft_ms"]["p99"]
+    assert list(traffic["deferrals"].values()) == sorted(traffic["deferrals"].values(), reverse=True)
+
+
+def test_the_table_of_requests_has_one_row_each_and_fits_a_terminal(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = _shown(capsys, str(recording), "--requests").splitlines()
+    assert len(lines) == 1 + 48
+    assert all(len(line) <= 120 for line in lines)
+    rows = json.loads(_shown(capsys, str(recording), "--requests", "--json"))
+    assert [row["request"] for row in rows] == [int(line.split()[0]) for line in lines[1:]]
+    assert any(row["num_preemptions"] and row["outcome"] == "length" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "p50", "p99"),
+    [([5], 5, 5), ([1, 2], 1, 2), (list(range(1, 101)), 50, 99), (list(range(1, 202)), 101, 199)],
+)
+def test_quantiles_are_values_that_occurred(values: list[int], p50: int, p99: int) -> None:
+    assert quantiles([value * 1_000_000 for value in values]) == {"p50": p50, "p99": p99}
+    assert quantiles([None]) is None
