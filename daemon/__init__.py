@@ -3,7 +3,7 @@
 In reading order:
     __main__.py           the command `reprise`: serve here, the replay verbs from replay/
     config.py             every option, its unit and default; `option_values.py` reads one value
-    server.py             routes, start-up, signals; `drain.py` is the orderly end, `middleware.py` what all requests pass
+    server.py             routes, start-up, signals; `middleware.py` what all requests pass, `drain.py` the orderly end
     generation.py         one call of the API, from its body to its last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question
     prompt_encoder.py     text → token ids

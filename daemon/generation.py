@@ -83,7 +83,7 @@ class _Turn:
         self._question = question
         self._prompts = prompts
         self._arrival_ns = arrival_ns
-        self._request_id: str = request[REQUEST_ID]
+        self._request_id = request[REQUEST_ID]
         self._seed = question.seed if question.seed is not None else service.next_seed()
         self._outcome = "cancelled"  # until it is known better
         self._choices = Choices([self._new_answer() for _ in prompts], service.engine.retry_after_seconds)

@@ -7,8 +7,8 @@ from aiohttp import web
 from daemon.openai_api import read_request_id
 
 REQUEST_ID_HEADER = "X-Request-Id"
-REQUEST_ID = "request_id"  # key in the request's own mapping
-_WAS_GIVEN = "request_id_was_given"
+REQUEST_ID = web.RequestKey("request_id", str)
+_WAS_GIVEN = web.RequestKey("request_id_was_given", bool)
 
 
 def assign_request_id(request: web.Request) -> None:
@@ -23,4 +23,4 @@ def assign_request_id(request: web.Request) -> None:
 
 def request_id_was_given(request: web.Request) -> bool:
     """By the header, which wins over the body."""
-    return bool(request[_WAS_GIVEN])
+    return request[_WAS_GIVEN]

@@ -18,7 +18,6 @@ from typing import Any
 
 import structlog
 
-import engine
 from daemon.engine_connection import EngineConnection
 from daemon.live_requests import Lost
 from engine.clock import Clock
@@ -157,13 +156,14 @@ class Supervisor:
 
     async def _until_gone(self, process: Process, connection: EngineConnection) -> None:
         """Until the socket is closed; of a process that has ended, what it said last is still read."""
-        exiting = asyncio.ensure_future(process.wait())
+        exiting: asyncio.Future[Any] = asyncio.ensure_future(process.wait())
+        closed: asyncio.Future[Any] = connection.closed
         try:
-            await asyncio.wait([exiting, connection.closed], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait([connection.closed], timeout=LAST_WORDS_SECONDS)
+            await asyncio.wait([exiting, closed], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([closed], timeout=LAST_WORDS_SECONDS)
         finally:
             exiting.cancel()
-        if connection.closed.done() and (error := connection.closed.result()):
+        if closed.done() and (error := closed.result()):
             log.error("the engine sent what cannot be read", error=str(error))
 
     def _end_life(self) -> None:
@@ -174,7 +174,7 @@ class Supervisor:
 
     async def _spawn(self, theirs: socket.socket) -> Process:
         """The engine in a session of its own, so that a Ctrl-C in a terminal reaches the daemon alone."""
-        packages = str(Path(engine.__file__).resolve().parent.parent)
+        packages = str(Path(__file__).resolve().parent.parent)  # engine/ lies beside daemon/, whatever the folder
         paths = [packages, *filter(None, [os.environ.get("PYTHONPATH")])]
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", self._engine_module),

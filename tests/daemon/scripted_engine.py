@@ -58,5 +58,5 @@ def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
 
 
 if __name__ == "__main__":
-    process.build_runner = build  # type: ignore[assignment]  # stands in for the model's builder
+    process.build_runner = build  # type: ignore[attr-defined, assignment]  # stands in for the model's builder
     sys.exit(process.main())

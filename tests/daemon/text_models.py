@@ -1,11 +1,18 @@
 """A text model of single bytes: token id = byte value, so that every way of splitting characters can be made."""
 
+from dataclasses import replace
+
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from engine.text.text_model import TextModel
 from engine.text.vocabulary import Vocabulary
 
 END_OF_TEXT = 256
+NUM_WORD_TOKENS = 1_020
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{% if message.role == 'jester' %}{{ raise_exception('no jesters') }}{% endif %}"
+    "<{{ message.role }}>{{ message.content }}{% endfor %}"
+)
 
 
 def byte_text_model(chat_template: str | None = None) -> TextModel:
@@ -24,6 +31,13 @@ def byte_text_model(chat_template: str | None = None) -> TextModel:
             chat_template=chat_template,
         )
     )
+
+
+def word_text_model() -> TextModel:
+    """1,000 tokens and a few more: the bytes, then words; so that every token of the scripted runner has a text."""
+    bytes_only = byte_text_model(CHAT_TEMPLATE).vocabulary
+    words = [f" w{number}".encode() for number in range(len(bytes_only.token_bytes), NUM_WORD_TOKENS)]
+    return TextModel(replace(bytes_only, token_bytes=(*bytes_only.token_bytes, *words)))
 
 
 def _byte_of(char: str) -> int:
