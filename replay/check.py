@@ -42,14 +42,14 @@ def check(path: Path, make_core: MakeCore = Core) -> Verdict:
     Raises RecordingError when the recording cannot be opened.
     """
     run = Run.open(path)
-    counts, refusals = _Counts(), list[CannotCompare]()
+    counts, refusals, notes = _Counts(), list[CannotCompare](), list[str]()
     with Progress("check", "entries") as progress:
         for life in run.lives:
             if life.refusal is not None:
                 refusals.append(life.refusal)
                 continue
             player = Player(life, make_core)
-            divergence = _first_divergence(path, life, player.turns(), counts, progress)
+            divergence = _first_divergence(path, life, _noting(player.turns(), notes), counts, progress)
             if divergence is not None:
                 return Verdict("check", str(path), _figures(counts, progress), (divergence,), notes=run.notes())
             if player.refusal is not None:
@@ -58,9 +58,16 @@ def check(path: Path, make_core: MakeCore = Core) -> Verdict:
             "check",
             str(path),
             _figures(counts, progress),
-            notes=run.notes(),
+            notes=(*notes, *run.notes()),
             refusal=refusals[0] if refusals else None,
         )
+
+
+def _noting(turns: Iterator[Turn], notes: list[str]) -> Iterator[Turn]:
+    for turn in turns:
+        if turn.raised is not None and turn.ends_alike:
+            notes.append(f"the core raised on the last event, as it did when recorded: {turn.raised.error}")
+        yield turn
 
 
 def _figures(counts: _Counts, progress: Progress) -> dict[str, float]:

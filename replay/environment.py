@@ -23,10 +23,15 @@ class Differences(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What the environments allow: bits, or tokens only; and what to say about it in advance."""
+    """What the environments allow: bits, or tokens only.
+
+    notes         what to say about it in advance
+    differences   of the environments, one line each
+    """
 
     compare_bits: bool
     notes: tuple[str, ...]
+    differences: tuple[str, ...]
 
 
 def reprise_version() -> str:
@@ -65,15 +70,19 @@ def agree(header: Header, numerics_class: str, here: dict[str, Any], *, allow_dr
     Raises CannotCompare, naming both classes and what differs.
     """
     recorded = str(header.environment.get(NUMERICS_CLASS, ""))
+    lines = differing_lines(header.environment, here)
     if recorded == numerics_class:
-        return Agreement(True, ())
-    what = (
-        "; ".join(differing_lines(header.environment, here))
-        or "all that the header names is equal, so the kernels' sources differ"
-    )
+        return Agreement(True, _self_test_notes(header.environment, here), lines)
+    what = "; ".join(lines) or "all that the header names is equal, so the kernels' sources differ"
     difference = f"numerics class {recorded or '(none)'} was recorded, this runner is of class {numerics_class}: {what}"
     if not allow_drift:
         raise CannotCompare(
             difference, "replay it where the class is equal, or compare tokens only with --allow-numeric-drift"
         )
-    return Agreement(False, (f"only tokens are compared: {difference}",))
+    return Agreement(False, (f"only tokens are compared: {difference}",), lines)
+
+
+def _self_test_notes(recorded: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...]:
+    """Where the start-up self-test found that bits depend on the company, a difference need not be a bug."""
+    places = [place for place, facts in (("when recorded", recorded), ("here", here)) if facts.get("p4_holds") is False]
+    return tuple(f"the kernels' self-test failed {place}: bits may depend on the batch" for place in places)

@@ -20,7 +20,7 @@ from replay.divergence import (
     classify,
     differences,
 )
-from replay.environment import agree, compare_here
+from replay.environment import agree
 from replay.lives import Life, Run
 from replay.model_runs.open_model import OpenRunner, Overrides, open_recorded_model
 from replay.model_runs.reexecution import Counts, Difference, FilledBlock, PromptDigest, Reexecution, run
@@ -77,7 +77,7 @@ class _Execution:
         contents = life.contents()
         opened = self._open_runner(life.header, self._overrides)
         agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
-        self._notes += agreement.notes
+        self._notes += (*agreement.notes, *contents.notices)
         reexecution = Reexecution(opened.runner, contents, self._counts, compare_bits=agreement.compare_bits)
         trail = Trail(life.opened_ns, NUM_ENTRIES_BEFORE)
         first_ns = 0
@@ -94,7 +94,7 @@ class _Execution:
         except CannotCompare as refusal:  # behind this place; what was before it has been compared
             self._refusals.append(refusal)
         self._span_ns += max(0, trail.last_ns - first_ns) if first_ns else 0
-        return None if found is None else report(self._path, life, *found, trail)
+        return None if found is None else report(self._path, life, *found, trail, agreement.differences)
 
     def _verdict(self, progress: Progress, divergences: tuple[Divergence, ...]) -> Verdict:
         counts = self._counts
@@ -131,7 +131,9 @@ class _Execution:
             yield f"{counts.tokens_not_in_vault} tokens are not in the vault: only their digests were compared"
 
 
-def report(path: Path, life: Life, entry: Entry, difference: Difference, trail: Trail) -> Divergence:
+def report(
+    path: Path, life: Life, entry: Entry, difference: Difference, trail: Trail, environment: tuple[str, ...]
+) -> Divergence:
     """The divergence found while following `entry`."""
     expected, got = difference.expected, difference.got
     record = expected if expected is not None else got
@@ -158,7 +160,7 @@ def report(path: Path, life: Life, entry: Entry, difference: Difference, trail: 
         decided_on=f"{name_of(decided_on)} {describe(decided_on)}",
         before=trail.lines(),
         circumstances=(),
-        environment=compare_here(life.header).lines,
+        environment=environment,
         likely_cause=_likely_cause(difference, classification),
         next_command=command,
     )
@@ -172,7 +174,7 @@ def _classification(difference: Difference) -> Classification:
 
 def _likely_cause(difference: Difference, classification: Classification) -> str:
     if isinstance(difference.got, Raised):
-        return "executing the step raised here and did not when recorded: read the error"
+        return "carrying it out raised here and did not when recorded: read the error"
     if isinstance(difference.expected, PromptDigest):
         return "the vault's prompt is not the one that arrived, or the way digests are computed changed"
     if isinstance(difference.expected, FilledBlock) or isinstance(difference.got, FilledBlock):

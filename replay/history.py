@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from engine.core.decisions import (
     RequestAdmitted,
-    RequestFinished,
     RequestPreempted,
     StepPlanned,
 )
@@ -16,6 +15,7 @@ from engine.core.events import RequestArrived, StepCompleted
 from engine.core.vocabulary import Entry
 from recorder.vault import Contents
 from replay.divergence import EmittedToken
+from replay.refusal import CannotCompare
 from replay.tokens import OutputCounter, recorded_tokens
 
 
@@ -35,14 +35,12 @@ class RequestHistory:
     """A request as recorded.
 
     tokens, moments   one each per output token
-    end               the decision that ended it; None while it was live at the recording's end
     lenders           request → block: blocks in its table that other requests had held before
     """
 
     arrived: RequestArrived
     tokens: list[EmittedToken] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
-    end: RequestFinished | None = None
     num_preemptions: int = 0
     num_hit_blocks: int = 0
     lenders: dict[int, int] = field(default_factory=dict)
@@ -58,7 +56,13 @@ class LifeHistory:
         self._counter = OutputCounter()
         self._holder_of_block: dict[int, int] = {}
         for entry in entries:
-            self._read(entry)
+            try:
+                self._read(entry)
+            except KeyError as error:
+                raise CannotCompare(
+                    f"the entry at sequence {entry.sequence} tells of request {error}, which never arrived",
+                    "the recording was changed: run reprise check",
+                ) from error
 
     def neighbours(self, step: int, request: int) -> list[int]:
         """The other requests whose rows were computed in `step`."""
@@ -81,8 +85,6 @@ class LifeHistory:
                     self._lend(block, decision.request)
             elif isinstance(decision, RequestPreempted):
                 self.requests[decision.request].num_preemptions += 1
-            elif isinstance(decision, RequestFinished) and decision.request in self.requests:
-                self.requests[decision.request].end = decision
 
     def _read_step(self, event: StepCompleted, entry: Entry) -> None:
         token_ids = self._contents.tokens.get(event.step, ())

@@ -22,7 +22,7 @@ from replay.divergence import (
     classify,
     differences,
 )
-from replay.environment import agree, compare_here
+from replay.environment import Agreement, agree
 from replay.history import LifeHistory, Moment, RequestHistory
 from replay.lives import Life, Run
 from replay.model_runs.alone import run_alone
@@ -80,7 +80,8 @@ def isolate(
             progress.at(number + 1)
         refusals += session.refusals
         seconds = progress.elapsed_ns / 1e9
-    notes = [*session.notes, *run.notes()]
+    damaged = dict.fromkeys(notice for subject in subjects for notice in subject.contents.notices)
+    notes = [*session.notes, *damaged, *run.notes()]
     if num_silent:
         notes.append(f"{num_silent} requests emitted no token: nothing to compare")
     if not comparing and not refusals:
@@ -135,7 +136,7 @@ class _Isolation:
         self._overrides = overrides
         self._allow_drift = allow_drift
         self._open_runner = open_runner
-        self._opened: dict[int, tuple[OpenedRunner, bool]] = {}  # segment number → runner, whether bits are compared
+        self._opened: dict[int, tuple[OpenedRunner, Agreement]] = {}  # by number of the life's first segment
         self.num_tokens = 0
         self.notes: list[str] = []
         self.divergences: list[Divergence] = []
@@ -154,7 +155,8 @@ class _Isolation:
             return
         unequal = self._first_unequal(subject, contents)
         if unequal is not None:
-            self.divergences.append(_report(self._path, subject, unequal))
+            environment = self._open(subject.life)[1].differences
+            self.divergences.append(_report(self._path, subject, unequal, environment))
 
     def table(self) -> Iterator[str]:
         """One line per request that differs."""
@@ -169,24 +171,24 @@ class _Isolation:
                 f"{divergence.classification:<10} {expected.token_id:>9} {alone:>9}  {fields}"
             )
 
-    def _open(self, life: Life) -> tuple[OpenedRunner, bool]:
+    def _open(self, life: Life) -> tuple[OpenedRunner, Agreement]:
         key = life.header.segment_number
         if key not in self._opened:
             opened = self._open_runner(life.header, self._overrides)
             agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
             self.notes += [note for note in agreement.notes if note not in self.notes]
-            self._opened[key] = opened, agreement.compare_bits
+            self._opened[key] = opened, agreement
         return self._opened[key]
 
     def _first_unequal(self, subject: _Subject, contents: RequestContents) -> Unequal | None:
         request = subject.request
-        opened, compare_bits = self._open(subject.life)
+        opened, agreement = self._open(subject.life)
         limits = Limits.from_dict(subject.life.header.limits)
         alone = run_alone(request.arrived, contents, limits, opened.runner)
         num_equal = 0
         try:
             for expected, computed in zip(request.tokens, alone, strict=False):
-                if comparable_with(computed.token, expected, compare_bits=compare_bits) != expected:
+                if comparable_with(computed.token, expected, compare_bits=agreement.compare_bits) != expected:
                     return Unequal(num_equal, computed)
                 num_equal += 1
         except Exception as error:
@@ -197,7 +199,7 @@ class _Isolation:
         return Unequal(num_equal, None) if num_equal < len(request.tokens) else None
 
 
-def _report(path: Path, subject: _Subject, unequal: Unequal) -> Divergence:
+def _report(path: Path, subject: _Subject, unequal: Unequal, environment: tuple[str, ...]) -> Divergence:
     request = subject.request
     expected, moment = request.tokens[unequal.num_equal], request.moments[unequal.num_equal]
     got = unequal.computed.token if unequal.computed else unequal.raised
@@ -217,7 +219,7 @@ def _report(path: Path, subject: _Subject, unequal: Unequal) -> Divergence:
         ),
         before=_entries_before(subject.life, moment.sequence),
         circumstances=tuple(_circumstances(subject, moment)),
-        environment=compare_here(subject.life.header).lines,
+        environment=environment,
         likely_cause=_likely_cause(classification, moment, unequal),
         next_command=f"reprise execute {path}",
     )

@@ -25,11 +25,21 @@ MakeCore = Callable[[Limits], Decider]
 
 
 class Turn(NamedTuple):
-    """One entry and what the core decided on its event now. `raised` stands in when the core refused the event."""
+    """One entry and what the core decided on its event now.
+
+    raised    stands in when the core refused the event
+    is_last   no comparable entry follows; known only when the core raised
+    """
 
     entry: Entry
     decided: tuple[Decision, ...]
     raised: Raised | None = None
+    is_last: bool = False
+
+    @property
+    def ends_alike(self) -> bool:
+        """The core raised on the last event, for which no decision was recorded: the engine recorded what broke it."""
+        return self.raised is not None and self.is_last and not self.entry.decisions
 
 
 class Mismatch(NamedTuple):
@@ -53,11 +63,13 @@ class Player:
 
     def turns(self) -> Iterator[Turn]:
         """Every entry with the decisions made again. Ends after an event that the core refused."""
-        for entry in self._life.comparable_entries(self._refuse):
+        entries = self._life.comparable_entries(self._refuse)
+        for entry in entries:
             try:
                 decided = tuple(self._core.handle(entry.event, entry.now_ns))
             except Exception as error:  # whatever it is, the recorded run did not raise it
-                yield Turn(entry, (), Raised(f"{type(error).__name__}: {error}"))
+                is_last = next(entries, None) is None
+                yield Turn(entry, (), Raised(f"{type(error).__name__}: {error}"), is_last)
                 return
             yield Turn(entry, decided)
 
@@ -68,6 +80,8 @@ class Player:
 def first_mismatch(turn: Turn) -> Mismatch | None:
     """Where the turn's decisions part from the recorded ones, the first decision too many or too few included."""
     expected, got = turn.entry.decisions, turn.decided
+    if turn.ends_alike:
+        return None
     if turn.raised is not None:
         return Mismatch(0, expected[0] if expected else None, turn.raised)
     if expected == got and all(type(left) is type(right) for left, right in zip(expected, got, strict=True)):

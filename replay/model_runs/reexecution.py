@@ -102,7 +102,9 @@ class Reexecution:
         difference = handler(entry.event, entry) if handler else None
         if difference is None:
             for decision in entry.decisions:
-                self._follow(decision)  # type: ignore[arg-type]  # the player lets no unknown record through
+                difference = self._follow(decision)  # type: ignore[arg-type]  # unknown records never come here
+                if difference is not None:
+                    break
         return difference
 
     def finish(self) -> None:
@@ -133,18 +135,22 @@ class Reexecution:
     def _on_cancelled(self, event: RequestCancelled, entry: Entry) -> None:
         self._counts.cancels += any(isinstance(decision, RequestFinished) for decision in entry.decisions)
 
-    def _follow(self, decision: Decision) -> None:
+    def _follow(self, decision: Decision) -> Difference | None:
         if isinstance(decision, StepPlanned):
             self._plan = decision
             try:
                 self._result = self._runner.execute(decision)
             except Exception as error:  # compared with the recorded result when that comes
-                self._result = Raised(f"{type(error).__name__}: {error}")
-            return
+                self._result = _raised(error)
+            return None
         self._counts.preemptions += isinstance(decision, RequestPreempted)
         if isinstance(decision, RequestAdmitted):
             self._counts.hit_blocks += decision.num_hit_blocks
-        self._runner.carry_out(decision)
+        try:
+            self._runner.carry_out(decision)
+        except Exception as error:  # a decision about a request that never arrived: the recording was changed
+            return Difference(decision, _raised(error), None)
+        return None
 
     def _take_result(self, step: int) -> tuple[StepPlanned, StepResult | Raised]:
         plan, result, self._plan, self._result = self._plan, self._result, None, None
@@ -180,6 +186,10 @@ class Reexecution:
                 return Difference(left, right, plan)
             self._counts.block_digests += 1
         return None
+
+
+def _raised(error: Exception) -> Raised:
+    return Raised(f"{type(error).__name__}: {error}")
 
 
 def _filled(completed: StepCompleted, index: int) -> FilledBlock | None:

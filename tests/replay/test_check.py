@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.decisions import FinishReason, RequestAdmitted, RequestFinished, RequestPreempted, StepPlanned
+from engine.core.events import StepCompleted
 from engine.core.limits import Limits
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry, RecordingGap, UnknownRecord
@@ -207,3 +208,18 @@ def test_the_result_as_json_says_the_same(recording: Path, tmp_path: Path, capsy
     assert divergence["differences"][0]["expected"] == 99
     assert main(["check", str(tmp_path / "nowhere"), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["result"] == "cannot_compare"
+
+
+def test_a_core_that_broke_on_the_last_event_breaks_on_it_again(recording: Path, tmp_path: Path) -> None:
+    """The engine records the event that broke its core, without decisions, and ends."""
+
+    def broken_off(entries: list[Entry]) -> list[Entry]:
+        number = next(n for n, entry in enumerate(entries) if n > 60 and isinstance(entry.event, StepCompleted))
+        event = entries[number].event
+        assert isinstance(event, StepCompleted)
+        last = entries[number]._replace(event=event._replace(step=event.step + 5), decisions=())
+        return [*entries[:number], last]
+
+    verdict = check(rewrite(recording, tmp_path / "broken", broken_off))
+    assert verdict.exit_code == 0, verdict.as_text()
+    assert any("the core raised on the last event, as it did when recorded" in note for note in verdict.notes)

@@ -13,6 +13,7 @@ from recorder.header import Header
 from replay.__main__ import main
 from replay.divergence import Classification, EmittedToken
 from replay.execute import execute
+from replay.isolate import isolate
 from replay.model_runs.open_model import OpenedRunner, Overrides
 from replay.model_runs.reexecution import FilledBlock, PromptDigest
 from replay.refusal import CannotCompare
@@ -21,6 +22,7 @@ from tests.replay.recorded_runs import (
     LIMITS,
     SALT,
     SCRIPTED_CLASS,
+    changed_decision,
     entries_of,
     mixed_load,
     open_scripted,
@@ -221,3 +223,23 @@ def test_a_vault_cut_short_leaves_the_digests_to_compare(recording: Path, tmp_pa
     assert verdict.exit_code == 0, verdict.as_text()
     assert verdict.figures["hidden_digests"] > verdict.figures["tokens"]
     assert any("tokens are not in the vault" in note for note in verdict.notes)
+
+
+def test_a_decision_about_a_request_that_never_arrived_is_a_divergence(recording: Path, tmp_path: Path) -> None:
+    entries, sequence, _ = changed_decision(
+        entries_of(recording), RequestAdmitted, lambda it: it._replace(request=4711), occurrence=3
+    )
+    changed = rewrite(recording, tmp_path / "changed", lambda _: entries)
+    verdict = execute(changed, open_runner=open_scripted)
+    assert verdict.exit_code == 1
+    assert verdict.divergences[0].place.sequence == sequence
+    with pytest.raises(CannotCompare, match="request 4711, which never arrived"):
+        isolate(changed, None, open_runner=open_scripted)
+
+
+def test_a_failed_self_test_is_told_in_advance(recording: Path) -> None:
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
+        return open_scripted(header, overrides)._replace(environment={"p4_holds": False})
+
+    verdict = execute(recording, open_runner=open_runner)
+    assert any("self-test failed here" in note for note in verdict.notes)
