@@ -60,6 +60,16 @@ class Stream:
     def text(self) -> str:
         return "".join(self.deltas)
 
+    @property
+    def request_id(self) -> str:
+        """As it was sent, or as it was answered."""
+        return self._headers.get("X-Request-Id") or self.headers.get("x-request-id", "")
+
+    async def until_accepted(self, timeout: float = 120) -> None:
+        """Until the head of the answer is here: a stream's comes when the engine has queued the request."""
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(lambda: self.status > 0 or self.ended_at > 0)
+
     async def until_tokens(self, count: int, timeout: float = 120) -> None:
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(lambda: len(self.token_ids) >= count or self._task.done() or self.ended_at > 0)
@@ -81,6 +91,8 @@ class Stream:
             async with self._session.post(self._path, json=self._body, headers=self._headers) as response:
                 self.status = response.status
                 self.headers = {name.lower(): value for name, value in response.headers.items()}
+                async with self._changed:
+                    self._changed.notify_all()
                 if response.content_type == "text/event-stream":
                     await self._read_events(response)
                 else:
