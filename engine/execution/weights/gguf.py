@@ -3,10 +3,12 @@
 Source: the GGUF specification (ggml/docs/gguf.md); its parser is the `gguf` package's.
 """
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gguf.constants import GGUFValueType
 from gguf.gguf_reader import GGUFReader, ReaderTensor
 from numpy.typing import NDArray
 
@@ -16,13 +18,15 @@ from engine.execution.rotary import divided_frequencies, inverse_frequencies, sc
 from kernels.stored_tensor import FORMATS, StoredTensor
 
 _ROPE_FACTORS = "rope_freqs.weight"
+_ARRAY_HEAD = struct.Struct("<IQ")  # item type, count
+_U64 = struct.Struct("<Q")
 
 
 def read_gguf(path: Path) -> Model:
     """The model in the file, its tensors memory-mapped. Raises ModelError."""
     try:
-        reader = GGUFReader(path)
-    except (OSError, ValueError, IndexError, KeyError, OverflowError) as error:
+        reader = _QuickReader(path)
+    except (OSError, ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
         raise ModelError(f"{path} cannot be read as GGUF ({error}): fetch or convert it again") from error
     metadata = _Metadata(reader)
     architecture = metadata.text("general.architecture")
@@ -33,6 +37,28 @@ def read_gguf(path: Path) -> Model:
     if ARCHITECTURES[architecture].gguf_interleaves:
         _undo_interleaving(tensors, hyper)
     return assemble(hyper, tensors)
+
+
+class _QuickReader(GGUFReader):
+    """Passes over arrays, which here are the vocabulary's: the package makes views of all their items (4.0 s for 98
+    thousand strings, against 0.1 s)."""
+
+    def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[GGUFValueType]]:
+        if raw_type != GGUFValueType.ARRAY:
+            parts: tuple[int, list[Any], list[int], list[GGUFValueType]] = super()._get_field_parts(orig_offs, raw_type)
+            return parts
+        data = memoryview(self.data.data)
+        item_type, count = _ARRAY_HEAD.unpack_from(data, orig_offs)
+        end = orig_offs + _ARRAY_HEAD.size
+        kind = GGUFValueType(item_type)
+        if kind in self.gguf_scalar_to_np:
+            end += count * np.dtype(self.gguf_scalar_to_np[kind]).itemsize
+        elif kind == GGUFValueType.STRING:
+            for _ in range(count):
+                end += _U64.size + _U64.unpack_from(data, end)[0]
+        else:
+            raise ValueError(f"an array of {kind.name}")
+        return end - orig_offs, [], [], [GGUFValueType.ARRAY, kind]
 
 
 class _Metadata:

@@ -1,0 +1,252 @@
+// See linear.h. Per block of 32 inputs: exact integer sums, then one fma (two with minima) into the running float sum.
+// Float weights: even inputs go into one running sum, odd ones into another, which are added at the end: two shorter
+// chains hide the latency of an fma.
+#include "linear.h"
+
+namespace reprise {
+namespace {
+
+// Where a block of weights and a block of the rows' activations lie.
+struct Place {
+    const uint8_t* quants;  // of the first tile
+    const uint8_t* scales;
+    size_t tile_bytes;  // from one tile to the next
+    int block;
+};
+
+template <int R>
+struct Rows {
+    const int8_t* values[R];
+    const float* scales[R];
+    const float* scaled_sums[R];
+    const int32_t* sums[R];
+    const int32_t* first_sums[R];
+};
+
+template <int R>
+Rows<R> rows_at(const Activations& inputs, int first_row) {
+    Rows<R> rows;
+    for (int r = 0; r < R; ++r) {
+        const size_t block = inputs.block(first_row + r, 0);
+        rows.values[r] = inputs.values + block * kBlockInputs;
+        rows.scales[r] = inputs.scales + block;
+        rows.scaled_sums[r] = inputs.scaled_sums + block;
+        rows.sums[r] = inputs.sums + block;
+        rows.first_sums[r] = inputs.first_sums + block;
+    }
+    return rows;
+}
+
+template <int R, int C>
+inline void dot_nibbles(const Place& at, const Rows<R>& rows, Ints (&sums)[R][C]) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+        Bytes low[C], high[C];
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) {
+            const Bytes packed = load_bytes(at.quants + at.tile_bytes * c + 64 * j);
+            low[c] = low_nibbles(packed);
+            high[c] = high_nibbles(packed);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            const int8_t* values = rows.values[r] + at.block * kBlockInputs;
+            const int32_t first = load_four(values + 4 * j), second = load_four(values + 16 + 4 * j);
+#pragma GCC unroll 2
+            for (int c = 0; c < C; ++c)
+                sums[r][c] = dot_small(dot_small(sums[r][c], low[c], first), high[c], second);
+        }
+    }
+}
+
+// Groups first … last-1 of four inputs.
+template <int R, int C>
+inline void dot_bytes(const Place& at, const Rows<R>& rows, int first, int last, Ints (&sums)[R][C]) {
+#pragma GCC unroll 8
+    for (int j = first; j < last; ++j) {
+        Bytes weights[C];
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) weights[c] = load_bytes(at.quants + at.tile_bytes * c + 64 * j);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            const int32_t four = load_four(rows.values[r] + at.block * kBlockInputs + 4 * j);
+#pragma GCC unroll 2
+            for (int c = 0; c < C; ++c) sums[r][c] = dot_biased(sums[r][c], weights[c], four);
+        }
+    }
+}
+
+inline Floats scale_vector(const Place& at, int column, int vector, bool is_half) {
+    const uint8_t* scales = at.scales + at.tile_bytes * column;
+    if (is_half) return from_half(reinterpret_cast<const uint16_t*>(scales) + vector * kTileOutputs);
+    return load(reinterpret_cast<const float*>(scales) + vector * kTileOutputs);
+}
+
+// totals += scale of weights × scale of activations × integer sums
+template <int R, int C>
+inline void add_scaled(const Place& at, const Rows<R>& rows, int vector, bool is_half, const Ints (&sums)[R][C],
+                       Floats (&totals)[R][C]) {
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) {
+        const Floats weight_scale = scale_vector(at, c, vector, is_half);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+            totals[r][c] = fma(mul(weight_scale, broadcast(rows.scales[r][at.block])), to_floats(sums[r][c]), totals[r][c]);
+    }
+}
+
+template <int R, int C>
+inline void add_minima(const Place& at, const Rows<R>& rows, bool is_half, Floats (&totals)[R][C]) {
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) {
+        const Floats minima = scale_vector(at, c, 1, is_half);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) totals[r][c] = fma(minima, broadcast(rows.scaled_sums[r][at.block]), totals[r][c]);
+    }
+}
+
+template <Format F, int R, int C>
+inline void add_block(const Place& at, const Rows<R>& rows, Floats (&totals)[R][C]) {
+    Ints sums[R][C];
+    if constexpr (F == Format::Q4_0 || F == Format::Q4_1 || F == Format::Q4_K) {
+        for (int r = 0; r < R; ++r)
+            for (int c = 0; c < C; ++c)
+                sums[r][c] = F == Format::Q4_0 ? broadcast_int(-8 * rows.sums[r][at.block]) : zero_ints();
+        dot_nibbles(at, rows, sums);
+        add_scaled(at, rows, 0, F != Format::Q4_K, sums, totals);
+        if constexpr (F != Format::Q4_0) add_minima(at, rows, F != Format::Q4_K, totals);
+    } else if constexpr (F == Format::Q8_0) {
+        for (int r = 0; r < R; ++r)
+            for (int c = 0; c < C; ++c) sums[r][c] = start_biased(rows.sums[r][at.block]);
+        dot_bytes(at, rows, 0, 8, sums);
+        add_scaled(at, rows, 0, true, sums, totals);
+    } else {  // Q6_K
+        for (int half = 0; half < 2; ++half) {
+            for (int r = 0; r < R; ++r) {
+                const int32_t first = rows.first_sums[r][at.block];
+                for (int c = 0; c < C; ++c)
+                    sums[r][c] = start_biased(half == 0 ? first : rows.sums[r][at.block] - first);
+            }
+            dot_bytes(at, rows, 4 * half, 4 * half + 4, sums);
+            add_scaled(at, rows, half, false, sums, totals);
+        }
+    }
+}
+
+template <int R, int C>
+inline void write_out(const Floats (&totals)[R][C], float* out, size_t stride, bool accumulate) {
+    for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) {
+            float* place = out + stride * r + kTileOutputs * c;
+            store(place, accumulate ? add(load(place), totals[r][c]) : totals[r][c]);
+        }
+}
+
+template <Format F, int R, int C>
+void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
+                    bool accumulate) {
+    Floats totals[R][C];
+    for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) totals[r][c] = zero_floats();
+    const Rows<R> rows = rows_at<R>(inputs, first_row);
+    Place at{matrix.tile(tile), nullptr, matrix.tile_bytes, 0};
+    at.scales = at.quants + matrix.quant_bytes * static_cast<size_t>(matrix.num_blocks);
+    for (; at.block < matrix.num_blocks; ++at.block) {
+        add_block<F, R, C>(at, rows, totals);
+        at.quants += matrix.quant_bytes;
+        at.scales += matrix.scale_bytes;
+    }
+    write_out<R, C>(totals, out, stride, accumulate);
+}
+
+template <Format F>
+inline void load_pair(const uint8_t* pair, Floats& even, Floats& odd) {
+    if constexpr (F == Format::BF16) {
+        from_bfloat_pairs(reinterpret_cast<const uint16_t*>(pair), even, odd);
+    } else if constexpr (F == Format::F16) {
+        even = from_half(reinterpret_cast<const uint16_t*>(pair));
+        odd = from_half(reinterpret_cast<const uint16_t*>(pair) + kTileOutputs);
+    } else {
+        even = load(reinterpret_cast<const float*>(pair));
+        odd = load(reinterpret_cast<const float*>(pair) + kTileOutputs);
+    }
+}
+
+template <Format F, int R, int C>
+void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
+                bool accumulate) {
+    Floats totals[R][C], odd_totals[R][C];
+    for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) totals[r][c] = odd_totals[r][c] = zero_floats();
+    const float* row = inputs.row(first_row);
+    const uint8_t* pair = matrix.tile(tile);
+    for (int k = 0; k < matrix.num_blocks; ++k, pair += matrix.quant_bytes)
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) {
+            Floats even, odd;
+            load_pair<F>(pair + matrix.tile_bytes * c, even, odd);
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) {
+                const float* inputs_of_row = row + static_cast<size_t>(inputs.stride) * r + 2 * k;
+                totals[r][c] = fma(even, broadcast(inputs_of_row[0]), totals[r][c]);
+                odd_totals[r][c] = fma(odd, broadcast(inputs_of_row[1]), odd_totals[r][c]);
+            }
+        }
+    for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) totals[r][c] = add(totals[r][c], odd_totals[r][c]);
+    write_out<R, C>(totals, out, stride, accumulate);
+}
+
+template <Format F, int R, int C>
+inline void one_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
+                     bool accumulate) {
+    if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16)
+        float_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate);
+    else
+        quantised_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate);
+}
+
+// All rows × C tiles: kRowsAtATime rows at once, then the rest one size at a time.
+template <Format F, int C, int R>
+void some_rows(const Matrix& matrix, const Activations& inputs, RowRange rows, int tile, float* out, size_t stride,
+               bool accumulate) {
+    int row = rows.begin;
+    for (; row + R <= rows.end; row += R)
+        one_tile<F, R, C>(matrix, inputs, row, tile, out + stride * static_cast<size_t>(row - rows.begin), stride, accumulate);
+    if constexpr (R > 1)
+        if (row < rows.end)
+            some_rows<F, C, R - 1>(matrix, inputs, {row, rows.end}, tile,
+                                   out + stride * static_cast<size_t>(row - rows.begin), stride, accumulate);
+}
+
+template <Format F>
+void multiply_format(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile,
+                     float* out, size_t stride, bool accumulate) {
+    int tile = first_tile;
+    for (; tile + kColumnsAtATime <= last_tile; tile += kColumnsAtATime, out += kTileOutputs * kColumnsAtATime)
+        some_rows<F, kColumnsAtATime, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+    for (; tile < last_tile; ++tile, out += kTileOutputs)
+        some_rows<F, 1, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+}
+
+}  // namespace
+
+void multiply(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile, float* out,
+              size_t stride, bool accumulate) {
+    switch (matrix.format) {
+#define REPRISE_CASE(name)                                                                                       \
+    case Format::name:                                                                                           \
+        return multiply_format<Format::name>(matrix, inputs, rows, first_tile, last_tile, out, stride, accumulate);
+        REPRISE_CASE(F32)
+        REPRISE_CASE(F16)
+        REPRISE_CASE(BF16)
+        REPRISE_CASE(Q4_0)
+        REPRISE_CASE(Q4_1)
+        REPRISE_CASE(Q8_0)
+        REPRISE_CASE(Q4_K)
+        REPRISE_CASE(Q6_K)
+#undef REPRISE_CASE
+    }
+}
+
+}  // namespace reprise

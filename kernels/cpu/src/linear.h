@@ -1,0 +1,21 @@
+// Linear layers: each output of each row is one sum over the inputs in ascending order of blocks.
+//
+// Lanes are outputs, never inputs; rows and tiles only share loads. So an output's bits depend on its own row and
+// weights: not on how many rows there are, how they are grouped, or which thread computes them.
+#pragma once
+
+#include "activations.h"
+#include "weights.h"
+
+namespace reprise {
+
+struct RowRange {
+    int begin, end;
+};
+
+// out[(row - rows.begin) × stride + 16 × (tile - first_tile) + lane] = sum, or += sum where `accumulate`.
+// Whole tiles are written: `out` must have room for the padding of the last one.
+void multiply(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile, float* out,
+              size_t stride, bool accumulate);
+
+}  // namespace reprise

@@ -1,0 +1,23 @@
+// What a sampler asks of a row of logits, in one pass order that is fixed: so that 50,000 floats need not travel.
+#pragma once
+
+#include <cstdint>
+
+#include "lanes.h"
+
+namespace reprise {
+
+// log_total is the natural logarithm's argument: the sum over the row of exp(logit - highest).
+struct RowStatistics {
+    int64_t highest_id;  // the lowest id of those with the highest logit
+    double total;
+    float highest;
+    int32_t is_finite;  // 0: a NaN or an infinity is among them, and the rest means nothing
+};
+
+RowStatistics row_statistics(const float* logits, int length);
+
+// The `count` highest logits, highest first, ties by lowest id; count <= length.
+void highest_logits(const float* logits, int length, int count, int64_t* ids, float* values);
+
+}  // namespace reprise
