@@ -22,6 +22,7 @@ from engine.execution.model import Model
 from engine.execution.runner import ModelRunner
 from engine.execution.weights.load import load_model
 from engine.text.model_source import ModelSource, resolve_model
+from engine.text.text_model import load_text_model
 from kernels.backend import Backend
 from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
 from kernels.numeric_environment import numeric_environment
@@ -58,13 +59,15 @@ def build_runner(
     backend = _backend(config, num_threads)
     source = source or resolve_model(config.model)
     model = load_model(source)
+    eos_token_ids = load_text_model(source).eos_token_ids  # the daemon reads them there, too
     limits = limits or fill_limits(config, model)
     _require_positions(limits, model)
     backend.load(model.parameters, limits.max_model_len)
     verdict = run_self_test(backend, num_threads)
     kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size)
-    runner = ModelRunner(backend, kv_store, model.eos_token_ids, digest_key, clock)
+    runner = ModelRunner(backend, kv_store, eos_token_ids, digest_key, clock)
     info = _info(backend, source, model, num_threads, verdict)
+    info["eos_token_ids"] = list(eos_token_ids)
     info["load_ms"] = (clock.now_ns() - started_ns) // 1_000_000
     return BuiltRunner(runner, limits, info)
 
@@ -136,7 +139,6 @@ def _info(
         "architecture": model.architecture,
         "vocab_size": model.parameters.shape.vocab_size,
         "context_length": model.context_length,
-        "eos_token_ids": list(model.eos_token_ids),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

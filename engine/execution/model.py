@@ -51,7 +51,6 @@ class Hyperparameters:
     norm_epsilon: float
     inverse_frequencies: tuple[float, ...]
     context_length: int
-    eos_token_ids: tuple[int, ...]
     has_tied_head: bool
 
     @property
@@ -66,7 +65,6 @@ class Model:
     architecture: str
     parameters: DecoderParameters
     context_length: int
-    eos_token_ids: tuple[int, ...]
 
 
 _LAYER_TENSORS = {
@@ -104,7 +102,7 @@ def assemble(hyper: Hyperparameters, tensors: Mapping[str, StoredTensor]) -> Mod
     collector.require_nothing_left()
     shape = DecoderShape(**{field.name: getattr(hyper, field.name) for field in fields(DecoderShape)})
     parameters = DecoderParameters(shape, embedding, layers, final_norm, head, hyper.inverse_frequencies)
-    return Model(hyper.architecture, parameters, hyper.context_length, hyper.eos_token_ids)
+    return Model(hyper.architecture, parameters, hyper.context_length)
 
 
 class _Collector:

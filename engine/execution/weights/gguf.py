@@ -109,7 +109,6 @@ def _hyperparameters(metadata: _Metadata, architecture: str, tensors: dict[str, 
         norm_epsilon=metadata.number(f"{architecture}.attention.layer_norm_rms_epsilon"),
         inverse_frequencies=_frequencies(metadata, architecture, head_dim, tensors.get(_ROPE_FACTORS)),
         context_length=figure("context_length"),
-        eos_token_ids=_eos_token_ids(metadata),
         has_tied_head="output.weight" not in tensors,
     )
 
@@ -153,12 +152,6 @@ def _frequencies(
     if factors is not None:
         return divided_frequencies(frequencies, factors.float32().tolist())
     return tuple(frequencies)
-
-
-def _eos_token_ids(metadata: _Metadata) -> tuple[int, ...]:
-    """End of text, of turn and of message, ascending."""
-    keys = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
-    return tuple(sorted({int(metadata.number(key)) for key in keys if metadata.get(key) is not None}))
 
 
 def _stored(tensor: ReaderTensor) -> StoredTensor:

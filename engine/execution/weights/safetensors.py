@@ -44,7 +44,7 @@ _COMPUTED_TENSOR = re.compile(r".*\.rotary_emb\.inv_freq")  # old files hold wha
 def read_folder(folder: Path) -> Model:
     """The model in the folder, its tensors memory-mapped. Raises ModelError."""
     config = _Config(_read_json(folder / "config.json"))
-    hyper = _hyperparameters(config, _eos_token_ids(folder, config))
+    hyper = _hyperparameters(config)
     tensors: dict[str, StoredTensor] = {}
     for path in _weight_files(folder):
         for name, tensor in _tensors_of(path):
@@ -74,7 +74,7 @@ class _Config:
         return int(self.number(name, default))
 
 
-def _hyperparameters(config: _Config, eos_token_ids: tuple[int, ...]) -> Hyperparameters:
+def _hyperparameters(config: _Config) -> Hyperparameters:
     architecture = str(config.get("model_type"))
     require_architecture(architecture)
     _refuse_unsupported(config)
@@ -92,7 +92,6 @@ def _hyperparameters(config: _Config, eos_token_ids: tuple[int, ...]) -> Hyperpa
         norm_epsilon=config.number("rms_norm_eps"),
         inverse_frequencies=_frequencies(config, head_dim),
         context_length=config.figure("max_position_embeddings"),
-        eos_token_ids=eos_token_ids,
         has_tied_head=bool(config.get("tie_word_embeddings")),
     )
 
@@ -135,16 +134,6 @@ def _frequencies(config: _Config, head_dim: int) -> tuple[float, ...]:
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = scaling.get("rope_theta") or config.number("rope_theta", 10_000.0)
     return scaled_frequencies(inverse_frequencies(float(theta), head_dim), scaling)
-
-
-def _eos_token_ids(folder: Path, config: _Config) -> tuple[int, ...]:
-    """generation_config.json's eos_token_id, which knows the end of a turn, and config.json's, ascending."""
-    path = folder / "generation_config.json"
-    found: set[int] = set()
-    for values in (_read_json(path) if path.is_file() else {}, config.values):
-        value = values.get("eos_token_id")
-        found |= set(value) if isinstance(value, list) else set() if value is None else {value}
-    return tuple(sorted(found))
 
 
 def _weight_files(folder: Path) -> list[Path]:
