@@ -52,7 +52,7 @@ class Call:
                 elif type(item) is RequestRejected:
                     raise errors.rejected(item, self.requests[index].num_prompt_tokens)
                 elif type(item) is EngineLost:
-                    raise errors.engine_lost(self._engine.retry_after_seconds)
+                    raise self._engine.lost_error()
                 else:
                     self._read_early.append((index, item))
 

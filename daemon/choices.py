@@ -4,7 +4,7 @@ The one place where the engine's ends become the API's finish reasons or errors;
 through it, so they cannot differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from daemon import errors
 from daemon.answer import Answer, Delta
@@ -17,12 +17,13 @@ from engine.core.decisions import FinishReason, RequestFinished
 
 class Choices:
     """
-    finished   per choice that has ended, the engine's own account of it
+    lost_error   what to tell when the engine died
+    finished     per choice that has ended, the engine's own account of it
     """
 
-    def __init__(self, answers: Sequence[Answer], retry_after_seconds: int) -> None:
+    def __init__(self, answers: Sequence[Answer], lost_error: Callable[[], ApiError]) -> None:
         self._answers = answers
-        self._retry_after_seconds = retry_after_seconds
+        self._lost_error = lost_error
         self.finished: dict[int, RequestFinished] = {}
 
     @property
@@ -49,7 +50,7 @@ class Choices:
             self.finished[index] = item
             return self._answers[index].finish(), reason
         if type(item) is EngineLost:
-            raise errors.engine_lost(self._retry_after_seconds)
+            raise self._lost_error()
         return None
 
     def _failure(self, reason: FinishReason) -> ApiError:
@@ -59,6 +60,6 @@ class Choices:
             case FinishReason.FAILED:
                 return errors.step_failed()
             case FinishReason.LOST:
-                return errors.engine_lost(self._retry_after_seconds)
+                return self._lost_error()
             case _:
                 return ApiError(500, "the request was cancelled before it was finished", code="cancelled")

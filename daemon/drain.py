@@ -11,23 +11,25 @@ import structlog
 from daemon.service import Service
 
 POLL_SECONDS = 0.02
-CUT_SECONDS = 2.0  # for the cut requests' ends to come back, and for handlers to write them out
-STOP_SECONDS = 2.5  # for the engine to close its recording
+CUT_SECONDS = 1.5  # for the cut requests' ends to come back; a step under way may take longer
+STOP_SECONDS = 2.5  # for the engine to close its recording; then it is killed, and streams still open are told
+LAST_WRITE_SECONDS = 0.5  # for handlers to write that out
 
 log = structlog.get_logger(__name__)
 
 
-async def drain(service: Service, num_open_calls: "CallCounter", second_signal: asyncio.Event) -> None:
-    """Returns when nothing runs and the engine has exited; takes at most drain_timeout + CUT_ + STOP_SECONDS."""
+async def drain(service: Service, calls: "CallCounter", second_signal: asyncio.Event) -> None:
+    """Returns when nothing runs and the engine has exited; takes at most 4.5 s more than the drain timeout."""
     service.is_draining = True
     service.engine.begin_drain()
     timeout = service.config.drain_timeout
     log.info("draining", num_live_requests=len(service.engine.live), timeout_s=timeout)
-    if not await _nothing_left(service, num_open_calls, timeout, second_signal):
+    if not await _nothing_left(service, calls, timeout, second_signal):
         log.warning("cutting what is left", num_live_requests=len(service.engine.live))
         service.engine.cut_all()
-        await _nothing_left(service, num_open_calls, CUT_SECONDS, None)
+        await _nothing_left(service, calls, CUT_SECONDS, None)
     await service.engine.supervisor.stop("drained", STOP_SECONDS)
+    await _nothing_left(service, calls, LAST_WRITE_SECONDS, None)
 
 
 class CallCounter:

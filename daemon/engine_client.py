@@ -7,6 +7,7 @@ import structlog
 
 from daemon import errors
 from daemon.call import Call
+from daemon.errors import ApiError
 from daemon.live_requests import LiveRequest, LiveRequests, Lost
 from daemon.mailbox import Mailbox
 from daemon.progress import Progress
@@ -49,6 +50,10 @@ class EngineClient:
     @property
     def retry_after_seconds(self) -> int:
         return self.supervisor.retry_after_seconds
+
+    def lost_error(self) -> ApiError:
+        """What a client is told whose request went with the engine."""
+        return errors.cut_by_drain() if self._is_draining else errors.engine_lost(self.retry_after_seconds)
 
     @property
     def max_model_len(self) -> int:

@@ -86,7 +86,7 @@ class _Turn:
         self._request_id = request[REQUEST_ID]
         self._seed = question.seed if question.seed is not None else service.next_seed()
         self._outcome = "cancelled"  # until it is known better
-        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.retry_after_seconds)
+        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error)
         self._bodies = ResponseBodies(
             id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
             created=service.clock.wall_ns() // 1_000_000_000,
@@ -193,6 +193,7 @@ class _Turn:
             min_tokens=question.sampling.min_tokens,
             wants_logprobs=question.num_logprobs >= 0,
             tells_each_token=question.return_token_ids,
+            follows_text=not question.is_chat,
         )
 
     def _headers(self) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ from engine.core.errors import EngineError
 from engine.text.model_source import ModelSource
 from engine.text.text_model import load_text_model
 
-CLOSE_SECONDS = 1.0  # for idle connections when the server ends
+CLOSE_SECONDS = 0.5  # for idle connections when the server ends
 
 log = structlog.get_logger(__name__)
 

@@ -114,7 +114,11 @@ class Supervisor:
                 return
 
     async def stop(self, cause: str, timeout_seconds: float) -> None:
-        """Tell the engine to close its recording and exit; kill it when it has not within the time."""
+        """Tell the engine to close its recording and exit; kill it when it has not within the time.
+
+        One that is still loading is killed at once: nothing is recorded yet.
+        """
+        is_loading = self.state is not EngineState.READY
         self.state = EngineState.STOPPING
         self._stop_requested.set()
         process = self._process
@@ -122,8 +126,9 @@ class Supervisor:
             return
         if self._connection is not None:
             self._connection.send(Stop(cause))
-        if not await self._exits_within(process, timeout_seconds):
-            log.warning("the engine did not stop in time and is killed", timeout_s=timeout_seconds)
+        if not await self._exits_within(process, 0 if is_loading else timeout_seconds):
+            if not is_loading:
+                log.warning("the engine did not stop in time and is killed", timeout_s=timeout_seconds)
             await self._kill(process)
 
     # ── one engine's life ────────────────────────────────────────────────────────────────────────────────────────

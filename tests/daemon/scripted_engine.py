@@ -1,14 +1,15 @@
 """The engine process with its real loop, core and recorder, and the runner without weights in place of the model.
 
-It starts in a fraction of a second and takes STEP_SECONDS per step. A prompt that holds POISON kills it.
+It loads no torch, so it starts in a fraction of a second, and takes STEP_SECONDS per step. A prompt that holds POISON
+kills it, one that holds FAILING fails its step.
 """
 
 import os
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
-from engine import process
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
@@ -20,8 +21,7 @@ from engine.execution.scripted import SCRIPTED_VOCABULARY, ScriptedRunner
 
 STEP_SECONDS = float(os.environ.get("SCRIPTED_STEP_SECONDS", "0.002"))
 POISON = SCRIPTED_VOCABULARY + 13
-FAILING = SCRIPTED_VOCABULARY + 14  # a prompt that holds it fails its step
-BROKEN_START = "cannot-start"
+FAILING = SCRIPTED_VOCABULARY + 14
 
 
 class SlowRunner(ScriptedRunner):
@@ -57,6 +57,15 @@ def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
     return Built(config, digest_key)
 
 
+def main() -> int:
+    """The real process, with this module in place of the one that builds a model."""
+    builder = ModuleType("engine.execution.build")
+    vars(builder).update(build_runner=build, BuiltRunner=Built)
+    sys.modules[builder.__name__] = builder
+    from engine import process
+
+    return process.main()
+
+
 if __name__ == "__main__":
-    process.build_runner = build  # type: ignore[attr-defined, assignment]  # stands in for the model's builder
-    sys.exit(process.main())
+    sys.exit(main())
