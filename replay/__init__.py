@@ -3,10 +3,11 @@
 Read in this order: `lives.py` (a recording as the lives of its engine processes), `player.py` (events into the core),
 `divergence.py` (a difference and what surrounds it), then the verbs of `__main__.py`:
 
-    show      `show.py`: `summary.py` (the recording at large), `request_story.py` (one request), `transcript.py`
+    show      `show.py`: `summary.py` and `figures.py` (the recording at large), `request_story.py`, `transcript.py`
     check     `check.py`: the core decides again
     execute   `execute.py`: `model_runs/reexecution.py` carries the recorded plans out again, `tokens.py` compares
-    isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself)
+    isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
+              `isolation_report.py`
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `rendering.py`, `progress.py`. Only `model_runs/` knows execution.

@@ -4,6 +4,7 @@ It needs neither model nor contents nor key, so it runs anywhere. Each life of t
 or a crash) is checked from its beginning.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def _report(path: Path, life: Life, entry: Entry, mismatch: Mismatch, trail: Tra
         circumstances=(),
         environment=environment.lines,
         likely_cause=_likely_cause(mismatch, environment),
-        next_command=f"reprise show {path} --transcript --around {entry.sequence}",
+        next_command=f"reprise show {shlex.quote(str(path))} --transcript --around {entry.sequence}",
     )
 
 

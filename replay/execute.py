@@ -4,6 +4,7 @@ It needs the vault and a machine of the recording's numerics class. It stops at 
 number follows from other tokens.
 """
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class _Execution:
         except CannotCompare as refusal:  # behind this place; what was before it has been compared
             self._refusals.append(refusal)
         self._span_ns += max(0, trail.last_ns - first_ns) if first_ns else 0
-        return None if found is None else report(self._path, life, *found, trail, agreement.differences)
+        return None if found is None else _report(self._path, life, *found, trail, agreement.differences)
 
     def _verdict(self, progress: Progress, divergences: tuple[Divergence, ...]) -> Verdict:
         counts = self._counts
@@ -131,7 +132,7 @@ class _Execution:
             yield f"{counts.tokens_not_in_vault} tokens are not in the vault: only their digests were compared"
 
 
-def report(
+def _report(
     path: Path, life: Life, entry: Entry, difference: Difference, trail: Trail, environment: tuple[str, ...]
 ) -> Divergence:
     """The divergence found while following `entry`."""
@@ -142,9 +143,9 @@ def report(
     request = getattr(record, "request", -1)
     decided_on = entry.event if difference.plan is None else difference.plan
     if request >= 0 and not isinstance(record, PromptDigest):
-        command = f"reprise isolate {path} {request}"
+        command = f"reprise isolate {shlex.quote(str(path))} {request}"
     else:
-        command = f"reprise show {path} --transcript --around {entry.sequence}"
+        command = f"reprise show {shlex.quote(str(path))} --transcript --around {entry.sequence}"
     return Divergence(
         place=Place(
             sequence=entry.sequence,

@@ -6,6 +6,7 @@ import pytest
 
 from engine.core.decisions import RequestAdmitted, RequestPreempted, StepPlanned
 from engine.core.events import StepCompleted
+from engine.core.vocabulary import Entry, RecordingGap
 from recorder.header import Header
 from replay.divergence import Classification, EmittedToken
 from replay.execute import execute
@@ -135,3 +136,17 @@ def test_a_live_request_cut_off_by_the_recordings_end_is_compared_as_far_as_it_g
     cut = rewrite(recording, tmp_path / "cut", lambda entries: entries[:120])
     verdict = isolate(cut, None, open_runner=open_scripted)
     assert verdict.exit_code == 0, verdict.as_text()
+
+
+def test_behind_a_gap_only_a_request_found_before_it_can_be_isolated(recording: Path, tmp_path: Path) -> None:
+    def with_gap(entries: list[Entry]) -> list[Entry]:
+        gap = Entry(150, entries[159].now_ns, RecordingGap(150, 10, "the disk was full"), ())
+        return [*entries[:150], gap, *entries[160:]]
+
+    gapped = rewrite(recording, tmp_path / "gap", with_gap)
+    everyone = isolate(gapped, None, open_runner=open_scripted)
+    assert everyone.exit_code == 2
+    assert everyone.figures["tokens"] > 100
+    one = isolate(gapped, "0", open_runner=open_scripted)
+    assert one.exit_code == 0
+    assert any("10 entries from sequence 150 on are missing" in note for note in one.notes)

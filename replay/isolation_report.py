@@ -1,0 +1,124 @@
+"""What `reprise isolate` tells about a request that differs alone: where, in whose company, and whose blocks it had."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from recorder.vault import Contents
+from replay.divergence import (
+    MAX_DIFFERENCES,
+    NUM_ENTRIES_BEFORE,
+    Classification,
+    Divergence,
+    EmittedToken,
+    Place,
+    Raised,
+    classify,
+    differences,
+)
+from replay.history import LifeHistory, Moment, RequestHistory
+from replay.lives import Life
+from replay.tokens import Computed
+from replay.transcript import Trail
+
+MAX_NAMED = 12  # requests named in one line of a report
+
+
+class Unequal(NamedTuple):
+    """The first output token that differs, after `num_equal`. `computed` is None when the request ended before it."""
+
+    num_equal: int
+    computed: Computed | None
+    raised: Raised | None = None
+
+
+class Subject(NamedTuple):
+    """A request to be isolated, within its life."""
+
+    life: Life
+    history: LifeHistory
+    contents: Contents
+    request: RequestHistory
+
+
+def report(path: Path, subject: Subject, unequal: Unequal, environment: tuple[str, ...]) -> Divergence:
+    """The divergence of a subject at its first unequal token."""
+    request = subject.request
+    expected, moment = request.tokens[unequal.num_equal], request.moments[unequal.num_equal]
+    got = unequal.computed.token if unequal.computed else unequal.raised
+    top_logprobs = unequal.computed.top_logprobs if unequal.computed else ()
+    classification = classify(expected, got if isinstance(got, EmittedToken) else None, top_logprobs)
+    number = request.arrived.request
+    return Divergence(
+        place=Place(moment.sequence, moment.now_ns - subject.life.opened_ns, moment.step, request=number),
+        classification=classification,
+        expected=expected,
+        got=got,
+        differences=tuple(differences(expected, got)[:MAX_DIFFERENCES]),
+        num_more_differences=0,
+        decided_on=(
+            f"request {number} ({request.arrived.request_id}) alone, from its {request.arrived.num_prompt_tokens} "
+            f"prompt tokens; {unequal.num_equal} of {len(request.tokens)} output tokens were equal before"
+        ),
+        before=_entries_before(subject.life, moment.sequence),
+        circumstances=tuple(_circumstances(subject, moment)),
+        environment=environment,
+        likely_cause=_likely_cause(classification, moment, unequal),
+        next_command=f"reprise execute {shlex.quote(str(path))}",
+    )
+
+
+def _entries_before(life: Life, sequence: int) -> tuple[str, ...]:
+    trail = Trail(life.opened_ns, NUM_ENTRIES_BEFORE)
+    for entry in life.entries():
+        if entry.sequence >= sequence:
+            break
+        trail.pass_by(entry)
+    return trail.lines()
+
+
+def _circumstances(subject: Subject, moment: Moment) -> Iterator[str]:
+    request = subject.request
+    neighbours = subject.history.neighbours(moment.step, request.arrived.request)
+    yield f"in step {moment.step} with {_numbers(neighbours)}" if neighbours else f"alone in step {moment.step}, too"
+    yield f"before it: preempted {moment.num_preemptions} times, {moment.num_hit_blocks} blocks from the prefix cache"
+    if request.lenders:
+        lenders = [f"{number} (block {block})" for number, block in list(request.lenders.items())[:MAX_NAMED]]
+        more = f" and {len(request.lenders) - MAX_NAMED} more" if len(request.lenders) > MAX_NAMED else ""
+        yield f"its blocks were held before by requests {', '.join(lenders)}{more}"
+
+
+def _numbers(requests: list[int]) -> str:
+    named = ", ".join(str(number) for number in requests[:MAX_NAMED])
+    more = f" and {len(requests) - MAX_NAMED} more" if len(requests) > MAX_NAMED else ""
+    return f"requests {named}{more}"
+
+
+def _likely_cause(classification: Classification, moment: Moment, unequal: Unequal) -> str:
+    if unequal.raised is not None:
+        return "executing it alone raised: read the error"
+    if unequal.computed is None:
+        return "alone it ended earlier: a stop condition that depends on more than the request's own tokens"
+    if classification is Classification.TIE:
+        return "the two most likely tokens are as good as equal, so the smallest difference of bits swaps them"
+    suspects = ["another request's keys and values in its blocks", "a kernel whose result depends on the batch"]
+    if moment.num_hit_blocks:
+        suspects.insert(0, "blocks from the prefix cache that do not hold its prompt's keys and values")
+    if moment.num_preemptions:
+        suspects.insert(0, "recomputing after preemption that did not restore what was there")
+    return "; or ".join(suspects) + ". If execute is equal, the fault is in the record's own run and happens every time"
+
+
+def table(divergences: Sequence[Divergence]) -> Iterator[str]:
+    """One line per request that differs, under a heading; nothing when none does."""
+    if divergences:
+        yield f"{'request':>7} {'token':>6} {'step':>7} {'what':<10} {'recorded':>9} {'alone':>9}  field"
+    for divergence in divergences:
+        expected, got = divergence.expected, divergence.got
+        alone = str(got.token_id) if isinstance(got, EmittedToken) else "(none)"
+        fields = ", ".join(difference.field for difference in divergence.differences)
+        yield (
+            f"{expected.request:>7} {expected.output_index:>6} {divergence.place.step:>7} "
+            f"{divergence.classification:<10} {expected.token_id:>9} {alone:>9}  {fields}"
+        )
