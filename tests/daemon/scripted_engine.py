@@ -1,11 +1,13 @@
 """The engine process with its real loop, core and recorder, and the runner without weights in place of the model.
 
 It loads no torch, so it starts in a fraction of a second, and takes STEP_SECONDS per step. A prompt that holds POISON
-kills it, one that holds FAILING fails its step.
+kills it, one that holds FAILING fails its step, one that holds STUCK makes a step that does not end. The model's name
+may say how it starts.
 """
 
 import os
 import sys
+import threading
 import time
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned
+from engine.core.errors import ModelError
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.execution.interface import StepResult
@@ -22,6 +25,9 @@ from engine.execution.scripted import SCRIPTED_VOCABULARY, ScriptedRunner
 STEP_SECONDS = float(os.environ.get("SCRIPTED_STEP_SECONDS", "0.002"))
 POISON = SCRIPTED_VOCABULARY + 13
 FAILING = SCRIPTED_VOCABULARY + 14
+STUCK = SCRIPTED_VOCABULARY + 15
+UNLOADABLE = "unloadable"  # says why it cannot start
+SHORT_LIVED = "short-lived"  # dies as soon as it is ready
 
 
 class SlowRunner(ScriptedRunner):
@@ -32,8 +38,11 @@ class SlowRunner(ScriptedRunner):
 
     def execute(self, plan: StepPlanned) -> StepResult:
         time.sleep(STEP_SECONDS)
-        if any(FAILING in self._requests[request].contents.prompt_token_ids for request, _start, _count in plan.rows):
+        prompts = [self._requests[request].contents.prompt_token_ids for request, _start, _count in plan.rows]
+        if any(FAILING in prompt for prompt in prompts):
             raise ArithmeticError("asked to fail")
+        if any(STUCK in prompt for prompt in prompts):
+            time.sleep(3600)
         return super().execute(plan)
 
 
@@ -54,6 +63,10 @@ class Built:
 
 
 def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
+    if config.model == UNLOADABLE:
+        raise ModelError("the file is no model")
+    if config.model == SHORT_LIVED:
+        threading.Timer(0.1, lambda: os._exit(9)).start()
     return Built(config, digest_key)
 
 

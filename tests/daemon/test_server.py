@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from recorder.reader import Recording
-from tests.daemon.scripted_engine import FAILING, POISON
+from tests.daemon.scripted_engine import FAILING, POISON, STUCK
 from tests.daemon.served import MODEL, Served, completion, serving
 
 KEY = "secret"
@@ -389,3 +389,19 @@ def test_metrics_equal_what_clients_got(tell: Tell) -> None:
         return {name: float(value) for name, value in pairs}
 
     tell(story)
+
+
+def test_a_step_that_does_not_end_turns_health_off_and_cannot_hold_up_the_end() -> None:
+    async def story(served: Served) -> None:
+        stuck = asyncio.create_task(served.events("/v1/completions", completion(prompt=[STUCK])))
+        await served.until(lambda: served.service.engine.progress.stalled_seconds > 1.1)
+        async with served.session.get("/health") as response:
+            assert response.status == 503
+            assert "no step has ended" in (await response.json())["reason"]
+        async with asyncio.timeout(10):
+            await served.drained()
+            lines = await stuck
+        assert lines[-1] == "[DONE]"
+        assert json.loads(lines[-2])["error"]["code"] == "draining"
+
+    tell_alone(story, stall_timeout=1.0, drain_timeout=0.1)
