@@ -1,10 +1,9 @@
-"""The words of a workload's prompts, and the form in which a server is asked for them.
+"""The words of a workload's prompts, in the form in which a server is asked for them.
 
-Drawn from the content seed alone: the same lengths can be asked with other words, so that no cache of an earlier run
+Drawn from the content key alone: the same lengths can be asked with other words, so that no cache of an earlier run
 helps. Nothing here knows times or answers.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,8 +15,8 @@ FORMS = ("text", "ids", "chat")
 
 
 class IdRange(NamedTuple):
-    """Token ids for `ids` prompts, both ends included. The default holds only ordinary tokens of common vocabularies:
-    above bytes and special tokens, below the smallest vocabulary (32,000)."""
+    """Token ids to draw from, both ends included. The default holds ordinary tokens of the common vocabularies: above
+    bytes and special tokens, below the end of the smallest (32,000)."""
 
     first: int = 1_000
     last: int = 19_999
@@ -38,15 +37,22 @@ def write_prompts(workload: Workload, form: str, content_key: object, id_range: 
     """A prompt for every request of the workload.
 
     form   text: a string, about one token a word; ids: exactly as many token ids; chat: messages, to which the
-           server's template adds its own tokens
+           server's template adds tokens of its own
     """
     draws = draws_for("words", workload.name, content_key)
-    id_range = id_range or IdRange()
     num_shared = workload.num_shared_tokens
     lengths = [request.num_prompt_tokens - num_shared for request in workload.requests]
-    if form == "ids":
-        return _prompts(lambda n: _draw_ids(draws, n, id_range), _ids_prompt, num_shared, lengths)
-    return _prompts(lambda n: draw_text(draws, n), _FORM_OF_TEXT[form], num_shared, lengths)
+    match form:
+        case "ids":
+            ids = id_range or IdRange()
+            shared_ids = draw_ids(draws, num_shared, ids)
+            return [_completion([*shared_ids, *draw_ids(draws, length, ids)]) for length in lengths]
+        case "text":
+            shared = draw_text(draws, num_shared)
+            return [_completion(f"{shared} {draw_text(draws, length)}".lstrip()) for length in lengths]
+        case _:
+            system = draw_text(draws, num_shared)
+            return [_chat(system, draw_text(draws, length)) for length in lengths]
 
 
 def draw_text(draws: Draws, num_tokens: int) -> str:
@@ -59,8 +65,14 @@ def draw_text(draws: Draws, num_tokens: int) -> str:
     return "".join(token if token == "." else f" {token}" for token in tokens[:num_tokens]).lstrip()
 
 
-def _prompts[Content](
-    draw: Callable[[int], Content], form: Callable[[Content | None, Content], Prompt], num_shared: int, lengths: list[int]
-) -> list[Prompt]:
-    shared = draw(num_shared) if num_shared else None
-    return [form(shared, draw(length)) for length in lengths]
+def draw_ids(draws: Draws, num_tokens: int, ids: IdRange) -> list[int]:
+    return [draws.randint(ids.first, ids.last) for _ in range(num_tokens)]
+
+
+def _completion(prompt: str | list[int]) -> Prompt:
+    return Prompt("/v1/completions", {"prompt": prompt})
+
+
+def _chat(system: str, user: str) -> Prompt:
+    messages = [{"role": "system", "content": system}] if system else []
+    return Prompt("/v1/chat/completions", {"messages": [*messages, {"role": "user", "content": user}]})

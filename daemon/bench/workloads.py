@@ -45,7 +45,8 @@ class OpenLoop:
 Load = ClosedLoop | OpenLoop
 
 
-class PlannedRequest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
     """
     num_prompt_tokens   the shared ones included
     num_output_tokens   max_tokens; reached, unless the server ends the answer before
@@ -62,10 +63,12 @@ class PlannedRequest(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Workload:
     """
+    seed                what its lengths and arrivals were drawn from
     num_shared_tokens   all prompts begin with the same so many tokens
     """
 
     name: str
+    seed: int
     load: Load
     num_shared_tokens: int
     requests: tuple[PlannedRequest, ...]
@@ -79,7 +82,7 @@ def plan_workload(name: str, seed: int, load: Load | None = None) -> Workload:
     dues: list[float | None]
     dues = [None] * load.num_requests if isinstance(load, ClosedLoop) else [*_arrivals(name, seed, load)]
     requests = tuple(PlannedRequest(index, *shape.draw(lengths), due) for index, due in enumerate(dues))
-    return Workload(name, load, shape.num_shared_tokens, requests)
+    return Workload(name, seed, load, shape.num_shared_tokens, requests)
 
 
 def _arrivals(name: str, seed: int, load: OpenLoop) -> list[float]:
@@ -130,10 +133,10 @@ class Shape:
 
 
 SHAPES = {
-    "W1": Shape("one stream, 128 tokens in, 128 out", _single, ClosedLoop(1, 5)),
-    "W2": Shape("16 clients, 32-256 tokens in, answers skewed short, 16-256 out", _skewed, ClosedLoop(16, 64)),
-    "W3": Shape("Poisson arrivals, short chats and 8 % prompts of 1,000 tokens", _mixed, OpenLoop(4.5)),
-    "W4": Shape("16 clients, 512 shared tokens before each prompt, 48 out", _shared, ClosedLoop(16, 32)),
+    "W1": Shape("128 tokens in, 128 out", _single, ClosedLoop(1, 5)),
+    "W2": Shape("32-256 tokens in, 16-256 out, most answers short", _skewed, ClosedLoop(16, 64)),
+    "W3": Shape("short chats and 8 % prompts of 1,000 tokens", _mixed, OpenLoop(4.5)),
+    "W4": Shape("512 shared tokens before each prompt, 48 out", _shared, ClosedLoop(16, 32)),
 }
 
 
