@@ -218,3 +218,5 @@ async def _read_body(request: web.Request) -> bytes:
             return await request.read()
     except TimeoutError as error:
         raise ApiError(408, f"the body was not complete within {BODY_SECONDS:g} s", code="body_timeout") from error
+    except web.RequestPayloadError as error:
+        raise errors.bad_request("the body cannot be read: it is not encoded as its headers say") from error

@@ -9,23 +9,25 @@ import structlog
 
 def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
     """Configure structlog once, for the whole process, and send the libraries' own warnings the same way."""
+    last: list[structlog.types.Processor]
     number = logging.getLevelNamesMapping()[level.upper()]
-    renderer: structlog.types.Processor
     if stream.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        # the default formatter shows local variables, and so what clients wrote
+        last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     else:
-        renderer = structlog.processors.JSONRenderer()
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
+            *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
+    # it logs a traceback for whatever is no HTTP, and has answered that already; our handlers' errors are logged by us
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     logging.basicConfig(
         level=logging.WARNING, stream=stream, format='{"level": "%(levelname)s", "event": "%(message)s"}'
     )

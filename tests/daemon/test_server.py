@@ -172,6 +172,7 @@ def test_every_error_is_the_apis_json(tell_small: Tell) -> None:
             (session.post("/v1/completions", data=b"{"), 400),
             (session.post("/v1/completions", data=b'{"prompt": "' + b"x" * 5000 + b'"}'), 413),
             (session.post("/v1/completions", json=completion(), headers={"X-Request-Id": "a b"}), 400),
+            (session.post("/v1/completions", data=b"x", headers={"Content-Encoding": "gzip"}), 400),
             (session.get("/v1/models/other"), 404),
             (session.post("/v1/chat/completions", json={"messages": [{"role": "jester", "content": "x"}]}), 400),
         ]
