@@ -12,7 +12,7 @@ from daemon.service import Service
 
 POLL_SECONDS = 0.02
 CUT_SECONDS = 1.5  # for the cut requests' ends to come back; a step under way may take longer
-STOP_SECONDS = 2.5  # for the engine to close its recording; then it is killed, and streams still open are told
+STOP_SECONDS = 2.5  # at least, for the engine to close its recording; then it is killed, streams still open are told
 LAST_WRITE_SECONDS = 0.5  # for handlers to write that out
 
 log = structlog.get_logger(__name__)
@@ -23,12 +23,15 @@ async def drain(service: Service, calls: "CallCounter", second_signal: asyncio.E
     service.is_draining = True
     service.engine.begin_drain()
     timeout = service.config.drain_timeout
+    stop_by = asyncio.get_running_loop().time() + timeout + STOP_SECONDS
     log.info("draining", num_live_requests=len(service.engine.live), timeout_s=timeout)
     if not await _nothing_left(service, calls, timeout, second_signal):
         log.warning("cutting what is left", num_live_requests=len(service.engine.live))
         service.engine.cut_all()
         await _nothing_left(service, calls, CUT_SECONDS, None)
-    await service.engine.supervisor.stop("drained", STOP_SECONDS)
+        stop_by = 0.0
+    seconds_left = max(STOP_SECONDS, stop_by - asyncio.get_running_loop().time())
+    await service.engine.supervisor.stop("drained", seconds_left)
     await _nothing_left(service, calls, LAST_WRITE_SECONDS, None)
 
 

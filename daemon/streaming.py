@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 DONE = b"data: [DONE]\n\n"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 KEEP_ALIVE = b": keep-alive\n\n"
 STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -20,7 +21,7 @@ STREAM_HEADERS = {
 
 def encode_event(body: Mapping[str, Any]) -> bytes:
     """One event; JSON escapes line ends, so it is one line whatever the text holds."""
-    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8") + b"\n\n"
+    return b"data: " + _ENCODER.encode(body).encode("utf-8") + b"\n\n"
 
 
 class EventStream:
