@@ -4,14 +4,14 @@ In reading order:
     __main__.py           the command `reprise`: serve here, the replay verbs from replay/
     config.py             every option, its unit and default; `option_values.py` reads one value
     server.py             routes, start-up, signals; `middleware.py` what all requests pass, `drain.py` the orderly end
-    generation.py         one call of the API, from its body to its last byte
+    generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
     choices.py, answer.py, response_bodies.py, streaming.py   decisions and tokens → deltas → JSON → events
     errors.py             what goes wrong for a client: status, message, code
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
-    supervisor.py         starts, watches and restarts the engine process; `engine_connection.py` is the socket to it
+    supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     probes.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     run_directory.py      where this run is recorded
     logging.py            log lines

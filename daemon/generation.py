@@ -1,36 +1,28 @@
-"""Handlers of /v1/completions and /v1/chat/completions: one call from its body to its last byte.
+"""Handlers of /v1/completions and /v1/chat/completions: a body becomes a checked and tokenized `Turn`.
 
-Everything that can be refused is refused before the first byte: fields, model, prompt, and what the core refuses. From
-then on a stream can only go on, end, or end with an error event. However it ends, the engine is told.
+Everything that can be refused is refused before the first byte: fields, model, prompt, and what the core refuses.
 """
 
 import asyncio
-from collections.abc import Mapping
 
 import structlog
 from aiohttp import web
 
 from daemon import errors, openai_api
-from daemon.answer import Answer, Delta
-from daemon.call import Call
-from daemon.choices import Choices
 from daemon.errors import ApiError
 from daemon.json_body import parse_object
 from daemon.openai_api import Question
-from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, request_id_was_given
-from daemon.response_bodies import ResponseBodies, usage
+from daemon.request_ids import REQUEST_ID, request_id_was_given
 from daemon.service import Service
-from daemon.streaming import EventStream
-from engine.core.contents import RequestContents
+from daemon.turn import Turn
 
 BODY_SECONDS = 60.0  # in which a client must have sent the whole body
-SEED_HEADER = "X-Reprise-Seed"
 
 log = structlog.get_logger(__name__)
 
 
 class GenerationHandler:
-    """Shared by all calls; a call's own state lies in `_Turn`."""
+    """Shared by all calls; a call's own state lies in its `Turn`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -56,8 +48,7 @@ class GenerationHandler:
             raise openai_api.unknown_model(question.model, service.served_names)
         self._note_unknown_fields(question)
         prompts = await service.encoder.encode(question)
-        turn = _Turn(service, request, question, prompts, arrival_ns)
-        return await turn.answer()
+        return await Turn(service, request, question, prompts, arrival_ns).answer()
 
     def _note_unknown_fields(self, question: Question) -> None:
         """Each name is logged once, and a bounded number of them."""
@@ -65,151 +56,6 @@ class GenerationHandler:
             if name not in self._unknown_fields and len(self._unknown_fields) < 256:
                 self._unknown_fields.add(name)
                 log.info("unknown field ignored", field=name[:64])
-
-
-class _Turn:
-    """One call, checked and tokenized."""
-
-    def __init__(
-        self,
-        service: Service,
-        request: web.Request,
-        question: Question,
-        prompts: list[tuple[int, ...]],
-        arrival_ns: int,
-    ) -> None:
-        self._service = service
-        self._request = request
-        self._question = question
-        self._prompts = prompts
-        self._arrival_ns = arrival_ns
-        self._request_id = request[REQUEST_ID]
-        self._seed = question.seed if question.seed is not None else service.next_seed()
-        self._outcome = "cancelled"  # until it is known better
-        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error)
-        self._bodies = ResponseBodies(
-            id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
-            created=service.clock.wall_ns() // 1_000_000_000,
-            model=question.model or service.served_names[0],
-            system_fingerprint=service.system_fingerprint,
-            is_chat=question.is_chat,
-            include_usage=question.include_usage,
-            wants_logprobs=question.num_logprobs >= 0,
-            return_token_ids=question.return_token_ids,
-        )
-
-    async def answer(self) -> web.StreamResponse:
-        call = self._service.engine.open_call()
-        try:
-            for prompt in self._prompts:
-                self._ask(call, prompt)
-            await call.accepted()
-            if self._question.stream:
-                return await self._stream(call)
-            return await self._whole(call)
-        except ApiError as error:
-            self._outcome = error.code or "error"
-            raise
-        finally:
-            call.close()
-            self._log_end()
-
-    def _ask(self, call: Call, prompt: tuple[int, ...]) -> None:
-        question = self._question
-        suffix = f"-{len(call.requests)}" if len(self._prompts) > 1 else ""
-        contents = RequestContents(prompt, question.stop_token_ids, question.logit_bias, question.stop_strings)
-        call.ask(
-            self._request_id + suffix,
-            question.priority,
-            self._arrival_ns,
-            self._max_output_tokens(len(prompt)),
-            question.sampling._replace(seed=self._seed),
-            contents,
-        )
-
-    def _max_output_tokens(self, num_prompt_tokens: int) -> int:
-        """What was asked; else the API's default, as far as the context has room. Refusing is the core's."""
-        asked = self._question.max_output_tokens
-        if asked is not None:
-            return asked
-        num_left = max(1, self._service.engine.max_model_len - num_prompt_tokens)
-        default = num_left if self._question.is_chat else min(openai_api.DEFAULT_COMPLETION_TOKENS, num_left)
-        return max(default, self._question.sampling.min_tokens)
-
-    async def _whole(self, call: Call) -> web.StreamResponse:
-        deltas: list[list[Delta]] = [[] for _ in self._prompts]
-        reasons: dict[int, str] = {}
-        while not self._choices.are_finished:
-            for index, item in await call.take():
-                step = self._choices.take(index, item)
-                if step is not None:
-                    deltas[index].append(step[0])
-                    reasons[index] = step[1] or ""
-        choices = [(Delta.joined(parts), reasons[index]) for index, parts in enumerate(deltas)]
-        self._outcome = ",".join(sorted(set(reasons.values())))
-        body = self._bodies.whole(choices, usage(list(self._choices.finished.values())))
-        return web.json_response(body, headers=self._headers())
-
-    async def _stream(self, call: Call) -> web.StreamResponse:
-        stream = await EventStream.begin(self._request, self._headers())
-        try:
-            await self._stream_choices(call, stream)
-        except ApiError as error:
-            self._outcome = error.code or "error"
-            await stream.send([error.body()])
-        except ConnectionError:
-            raise  # the client has gone
-        except Exception:
-            self._outcome = "internal_error"
-            log.exception("a stream failed", request_id=self._request_id)
-            await stream.send([errors.internal().body()])
-        return await stream.end()
-
-    async def _stream_choices(self, call: Call, stream: EventStream) -> None:
-        await stream.send(self._bodies.opening_chunks(len(self._prompts)))
-        reasons: set[str] = set()
-        while not self._choices.are_finished:
-            items = await call.take(self._service.config.keep_alive_interval)
-            if not items:
-                await stream.keep_alive()
-            chunks = []
-            try:
-                for index, item in items:
-                    step = self._choices.take(index, item)
-                    if step is not None:
-                        chunks.append(self._bodies.chunk(index, *step))
-                        reasons |= {step[1]} if step[1] else set()
-            finally:
-                await stream.send(chunks)  # also what came before an end that is no answer
-        if self._question.include_usage:
-            await stream.send([self._bodies.usage_chunk(usage(list(self._choices.finished.values())))])
-        self._outcome = ",".join(sorted(reasons))
-
-    def _new_answer(self) -> Answer:
-        question = self._question
-        return Answer(
-            self._service.text_model,
-            stop_strings=question.stop_strings,
-            min_tokens=question.sampling.min_tokens,
-            wants_logprobs=question.num_logprobs >= 0,
-            tells_each_token=question.return_token_ids,
-            follows_text=not question.is_chat,
-        )
-
-    def _headers(self) -> Mapping[str, str]:
-        return {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}
-
-    def _log_end(self) -> None:
-        log.info(
-            "request ended",
-            request_id=self._request_id,
-            endpoint=self._request.path,
-            outcome=self._outcome,
-            stream=self._question.stream,
-            num_prompt_tokens=sum(len(prompt) for prompt in self._prompts),
-            num_output_tokens=self._choices.num_tokens,
-            ms=(self._service.clock.now_ns() - self._arrival_ns) // 1_000_000,
-        )
 
 
 async def _read_body(request: web.Request) -> bytes:

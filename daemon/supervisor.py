@@ -7,17 +7,14 @@ It must not know requests: who holds them is told by `on_death`, and says throug
 """
 
 import asyncio
-import os
 import socket
-import sys
-from asyncio.subprocess import Process
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import structlog
 
+from daemon.engine_child import EngineChild
 from daemon.engine_connection import EngineConnection
 from daemon.live_requests import Lost
 from engine.clock import Clock
@@ -73,7 +70,7 @@ class Supervisor:
         self._on_death = on_death
         self._lost = lost
         self._connection: EngineConnection | None = None
-        self._process: Process | None = None
+        self._child: EngineChild | None = None
         self._ready_ns: int | None = None
         self._death_ns = 0
         self._load_seconds = 0.0
@@ -91,7 +88,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
+        return self._child.pid if self._child is not None else None
 
     @property
     def retry_after_seconds(self) -> int:
@@ -121,15 +118,14 @@ class Supervisor:
         is_loading = self.state is not EngineState.READY
         self.state = EngineState.STOPPING
         self._stop_requested.set()
-        process = self._process
-        if process is None or process.returncode is not None:
+        child = self._child
+        if child is None or child.exit_code is not None:
             return
         if self._connection is not None:
             self._connection.send(Stop(cause))
-        if not await self._exits_within(process, 0 if is_loading else timeout_seconds):
-            if not is_loading:
-                log.warning("the engine did not stop in time and is killed", timeout_s=timeout_seconds)
-            await self._kill(process)
+        if not await child.exits_within(0 if is_loading else timeout_seconds) and not is_loading:
+            log.warning("the engine did not stop in time and is killed", timeout_s=timeout_seconds)
+        await child.kill()
 
     # ── one engine's life ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -138,30 +134,32 @@ class Supervisor:
         self._ready_ns, self._failure = None, ""
         ours, theirs = socket.socketpair()
         try:
-            self._process = await self._spawn(theirs)
+            child = self._child = await EngineChild.start(self._engine_module, self._config, theirs)
+        except OSError as error:
+            ours.close()
+            raise EngineGaveUp(f"the engine process cannot be started: {error}") from error
         finally:
             theirs.close()
-        process = self._process
-        log.info("engine started", pid=process.pid, model=self._config.model)
+        log.info("engine started", pid=child.pid, model=self._config.model)
         try:
             _transport, self._connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: EngineConnection(lambda message: self._take(message, started_ns)), sock=ours
             )
             if self.num_restarts:
                 self._connection.send(Restarted(self._lost()))
-            await self._until_gone(process, self._connection)
+            await self._until_gone(child, self._connection)
             self._end_life()
         finally:
             if self._connection is not None:
                 self._connection.close()
-            if not await self._exits_within(process, EXIT_SECONDS):
-                await self._kill(process)
+            await child.exits_within(EXIT_SECONDS)
+            await child.kill()
             if not self._stop_requested.is_set():
-                log.error("engine died", pid=process.pid, exit_code=process.returncode, reason=self._failure or None)
+                log.error("engine died", pid=child.pid, exit_code=child.exit_code, reason=self._failure or None)
 
-    async def _until_gone(self, process: Process, connection: EngineConnection) -> None:
+    async def _until_gone(self, child: EngineChild, connection: EngineConnection) -> None:
         """Until the socket is closed; of a process that has ended, what it said last is still read."""
-        exiting: asyncio.Future[Any] = asyncio.ensure_future(process.wait())
+        exiting: asyncio.Future[Any] = asyncio.ensure_future(child.wait())
         closed: asyncio.Future[Any] = connection.closed
         try:
             await asyncio.wait([exiting, closed], return_when=asyncio.FIRST_COMPLETED)
@@ -176,19 +174,6 @@ class Supervisor:
         if not self._stop_requested.is_set():
             self.state = EngineState.RESTARTING
         self._on_death()
-
-    async def _spawn(self, theirs: socket.socket) -> Process:
-        """The engine in a session of its own, so that a Ctrl-C in a terminal reaches the daemon alone."""
-        packages = str(Path(__file__).resolve().parent.parent)  # engine/ lies beside daemon/, whatever the folder
-        paths = [packages, *filter(None, [os.environ.get("PYTHONPATH")])]
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", self._engine_module),
-            *("--fd", str(theirs.fileno()), "--config", self._config.to_json()),
-            pass_fds=(theirs.fileno(),),
-            stdin=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
 
     def _take(self, message: Message, started_ns: int) -> None:
         if isinstance(message, Ready):
@@ -220,19 +205,6 @@ class Supervisor:
                 await self._stop_requested.wait()
         except TimeoutError:
             return
-
-    async def _exits_within(self, process: Process, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                await process.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    async def _kill(self, process: Process) -> None:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 def _shown(info: dict[str, Any]) -> dict[str, Any]:
