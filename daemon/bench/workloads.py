@@ -136,7 +136,7 @@ SHAPES = {
     "W1": Shape("128 tokens in, 128 out", _single, ClosedLoop(1, 5)),
     "W2": Shape("32-256 tokens in, 16-256 out, most answers short", _skewed, ClosedLoop(16, 64)),
     "W3": Shape("short chats and 8 % prompts of 1,000 tokens", _mixed, OpenLoop(4.5)),
-    "W4": Shape("512 shared tokens before each prompt, 48 out", _shared, ClosedLoop(16, 32)),
+    "W4": Shape("512 shared tokens before each prompt, 48 out", _shared, ClosedLoop(16, 32), SHARED_TOKENS),
 }
 
 
