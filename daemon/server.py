@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -47,7 +48,7 @@ async def serve(config: DaemonConfig, source: ModelSource, environment: Mapping[
     )
     await runner.setup()
     try:
-        await _listen(runner, config)
+        await _listen(runner, config, run_directory)
         log.info("recording", directory=str(run_directory) if run_directory else "none")
         return await _run(service, calls, signals, source)
     finally:
@@ -98,12 +99,15 @@ class _Signals:
         (self.second if self.first.is_set() else self.first).set()
 
 
-async def _listen(runner: web.AppRunner, config: DaemonConfig) -> None:
+async def _listen(runner: web.AppRunner, config: DaemonConfig, run_directory: Path | None) -> None:
     try:
         await web.TCPSite(runner, config.host, config.port, reuse_address=True).start()
     except OSError as error:
+        if run_directory is not None:
+            run_directory.rmdir()  # still empty: no engine was started
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise CannotListen(
-            f"cannot listen on {config.host} port {config.port}: {error.strerror or error}; choose another with --port"
+            f"cannot listen on {config.host} port {config.port}: {reason}; choose others with --host and --port"
         ) from error
     addresses = [f"http://{address[0]}:{address[1]}" for address in runner.addresses]
     log.info("listening", addresses=addresses)
