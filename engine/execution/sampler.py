@@ -20,12 +20,14 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 TokenIds = NDArray[np.int64]
 
+_LARGEST = float(np.finfo(np.float32).max)
 _FIRST_SORTED = 1024  # top_p sorts the likeliest so many, and more only while they do not add up
 
 
 class Draw(NamedTuple):
     """
-    is_finite      False: the logits held nan or inf; the other fields then mean nothing (token 0, log-probability 0)
+    is_finite      False: the logits held nan or inf, or min_tokens bans every token; the other fields then mean
+                   nothing (token 0, log-probability 0)
     logprob        float32 value; natural-log probability under the unmodified logits
     top_logprobs   (token id, log-probability), most likely first, ties by lowest id
     """
@@ -57,12 +59,12 @@ def draw_token(logits: Floats, sampling: SamplingParams, history: History) -> Dr
     if not np.isfinite(logits).all():
         return NO_DRAW
     adjusted = _adjusted(logits, sampling, history)
+    if adjusted.max() == -np.inf:  # every token is banned
+        return NO_DRAW
     if sampling.temperature <= 0.0:
         token_id = int(adjusted.argmax())
     else:
         token_id = _drawn(adjusted, sampling, len(history.output))
-    if adjusted[token_id] == -np.inf:  # every token is banned: there is nothing to draw
-        return NO_DRAW
     shift, log_total = _log_normaliser(logits)
     return Draw(
         True,
@@ -91,8 +93,9 @@ def _penalise(logits: Floats, sampling: SamplingParams, history: History) -> Non
     """Repetition over prompt and output, presence and frequency over the output, in place, as vLLM defines them."""
     if sampling.repetition_penalty != 1.0:
         seen = np.unique(np.array([*history.prompt, *history.output], dtype=np.int64))
-        penalty = np.float32(sampling.repetition_penalty)
-        logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+        known, penalty = logits[seen].astype(np.float64), sampling.repetition_penalty
+        penalised = np.where(known > 0, known / penalty, known * penalty)
+        logits[seen] = np.clip(penalised, -_LARGEST, _LARGEST)  # a tiny penalty must not make an infinity
     if history.output and (sampling.presence_penalty or sampling.frequency_penalty):
         seen, counts = np.unique(np.array(history.output, dtype=np.int64), return_counts=True)
         logits[seen] -= np.float32(sampling.frequency_penalty) * counts.astype(np.float32)
@@ -106,7 +109,6 @@ def _drawn(logits: Floats, sampling: SamplingParams, position: int) -> int:
     """One of the kept tokens, by the uniform of seed and position."""
     scaled = (logits.astype(np.float64) - np.float64(logits.max())) / sampling.temperature
     weights = np.exp(scaled)  # relative to the likeliest, which has 1
-    weights[np.isnan(weights)] = 0.0  # only -inf minus -inf, where every token is banned
     kept = _kept(weights, sampling)
     cumulative = np.cumsum(weights[kept])
     index = int(np.searchsorted(cumulative, uniform(sampling.seed, position) * cumulative[-1], side="right"))
@@ -117,8 +119,6 @@ def _kept(weights: Doubles, sampling: SamplingParams) -> TokenIds:
     """Ids left by min_p, top_k and top_p, ascending; at least the likeliest."""
     smallest = max(sampling.min_p, np.finfo(np.float64).tiny)  # weights of the likeliest is 1
     kept = np.flatnonzero(weights >= smallest)
-    if len(kept) == 0:
-        return np.zeros(1, dtype=np.int64)
     if 0 < sampling.top_k < len(kept):
         kept = np.sort(_likeliest(weights, kept, sampling.top_k))
     if sampling.top_p < 1.0:
@@ -160,11 +160,12 @@ def _log_normaliser(logits: Floats) -> tuple[np.float32, float]:
 
 def _logprob(logit: np.float32, shift: np.float32, log_total: float) -> float:
     """Rounded to float32, as it is reported and recorded."""
-    return float(np.float32(float(logit) - float(shift) - log_total))
+    return float(np.float32(np.float64(logit) - float(shift) - log_total))
 
 
 def _top_logprobs(logits: Floats, count: int, shift: np.float32, log_total: float) -> tuple[tuple[int, float], ...]:
     if count <= 0:
         return ()
-    ids = _likeliest(logits, np.arange(len(logits)), count)
-    return tuple([(int(token_id), _logprob(logits[token_id], shift, log_total)) for token_id in ids])
+    logprobs = (logits.astype(np.float64) - float(shift) - log_total).astype(np.float32)
+    ids = _likeliest(logprobs, np.arange(len(logprobs)), count)  # as reported: rounding can make two equal
+    return tuple([(int(token_id), float(logprobs[token_id])) for token_id in ids])
