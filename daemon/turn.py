@@ -76,7 +76,13 @@ class Turn:
     def _ask(self, call: Call, prompt: tuple[int, ...]) -> None:
         question = self._question
         suffix = f"-{len(call.requests)}" if len(self._prompts) > 1 else ""
-        contents = RequestContents(prompt, question.stop_token_ids, question.logit_bias, question.stop_strings)
+        contents = RequestContents(
+            prompt,
+            question.stop_token_ids,
+            question.logit_bias,
+            question.stop_strings,
+            follows_text=not question.is_chat,
+        )
         call.ask(
             self._request_id + suffix,
             question.priority,

@@ -12,12 +12,14 @@ class RequestContents(NamedTuple):
 
     logit_bias     (token id, bias) pairs, ascending by token id
     stop_strings   execution ends the request with the token that completes one of them (FinishFlag.STOP)
+    follows_text   the answer goes on from the prompt's text (a completion), so its first space is a part of it
     """
 
     prompt_token_ids: tuple[int, ...]
     stop_token_ids: tuple[int, ...] = ()
     logit_bias: tuple[tuple[int, float], ...] = ()
     stop_strings: tuple[str, ...] = ()
+    follows_text: bool = False
 
 
 class TokenOutput(NamedTuple):

@@ -59,24 +59,24 @@ def build_runner(
     backend = _backend(config, num_threads)
     source = source or resolve_model(config.model)
     model = load_model(source)
-    eos_token_ids = load_text_model(source).eos_token_ids  # the daemon reads them there, too
-    limits = limits or fill_limits(config, model)
+    text_model = load_text_model(source)  # the daemon's, too: both find the same end of an answer
+    limits = limits or fill_limits(config, model, backend.kv_dtype)
     _require_positions(limits, model)
     backend.load(model.parameters, limits.max_model_len)
     verdict = run_self_test(backend, num_threads)
     kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size)
-    runner = ModelRunner(backend, kv_store, eos_token_ids, digest_key, clock)
+    runner = ModelRunner(backend, kv_store, text_model, digest_key, clock)
     info = _info(backend, source, model, num_threads, verdict)
-    info["eos_token_ids"] = list(eos_token_ids)
+    info["eos_token_ids"] = list(text_model.eos_token_ids)
     info["load_ms"] = (clock.now_ns() - started_ns) // 1_000_000
     return BuiltRunner(runner, limits, info)
 
 
-def fill_limits(config: EngineConfig, model: Model) -> Limits:
+def fill_limits(config: EngineConfig, model: Model, kv_dtype: torch.dtype) -> Limits:
     """The core's limits, with the pool's size and the longest context derived where `config` leaves them open."""
     if config.block_size < 1:
         raise InvalidLimits(f"block_size is {config.block_size}: it must be at least 1")
-    num_kv_blocks = config.num_kv_blocks or _blocks_in_memory(config, model)
+    num_kv_blocks = config.num_kv_blocks or _blocks_in_memory(config, model, kv_dtype)
     max_model_len = config.max_model_len or min(model.context_length, num_kv_blocks * config.block_size)
     return Limits(
         block_size=config.block_size,
@@ -90,8 +90,8 @@ def fill_limits(config: EngineConfig, model: Model) -> Limits:
     )
 
 
-def _blocks_in_memory(config: EngineConfig, model: Model) -> int:
-    block_bytes = kv_block_bytes(model.parameters.shape, config.block_size)
+def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: torch.dtype) -> int:
+    block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
     num_blocks = config.kv_cache_memory_bytes // block_bytes
     if num_blocks < 1:
         raise InvalidLimits(

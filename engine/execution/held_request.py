@@ -3,6 +3,25 @@
 from engine.core.contents import RequestContents
 from engine.core.sampling_params import SamplingParams
 from engine.execution.sampler import History
+from engine.text.detokenizer import Detokenizer
+from engine.text.stop_strings import StopStringFinder
+from engine.text.text_model import TextModel
+
+
+class StopStringWatch:
+    """Follows one answer's text until it contains a stop string; the daemon cuts the same text at the same place."""
+
+    def __init__(self, text_model: TextModel, sampling: SamplingParams, contents: RequestContents) -> None:
+        self._detokenizer = Detokenizer(text_model, follows_text=contents.follows_text)
+        self._finder = StopStringFinder(contents.stop_strings)
+        self._min_tokens = sampling.min_tokens
+        self._num_tokens = 0
+
+    def push(self, token_id: int) -> bool:
+        """Whether the answer ends with this token."""
+        self._num_tokens += 1
+        self._finder.push(self._detokenizer.push(token_id), may_stop=self._num_tokens >= self._min_tokens)
+        return self._finder.stopped_by is not None
 
 
 class HeldRequest:
@@ -10,20 +29,38 @@ class HeldRequest:
     tokens        prompt, then what was emitted
     block_table   empty while it waits
     digests       of its full blocks, as far as they were needed
+    stop_strings  follows the answer's text, where the client gave stop strings
     """
 
-    __slots__ = ("block_table", "contents", "digests", "num_prompt_tokens", "sampling", "stop_token_ids", "tokens")
+    __slots__ = (
+        "block_table",
+        "contents",
+        "digests",
+        "num_prompt_tokens",
+        "sampling",
+        "stop_strings",
+        "stop_token_ids",
+        "tokens",
+    )
 
     def __init__(
-        self, sampling: SamplingParams, contents: RequestContents, eos_token_ids: tuple[int, ...], digests: list[bytes]
+        self, sampling: SamplingParams, contents: RequestContents, text_model: TextModel, digests: list[bytes]
     ) -> None:
         self.sampling = sampling
         self.contents = contents
         self.tokens = list(contents.prompt_token_ids)
         self.num_prompt_tokens = len(self.tokens)
-        self.stop_token_ids = frozenset(contents.stop_token_ids + (() if sampling.ignore_eos else eos_token_ids))
+        own_ends = () if sampling.ignore_eos else text_model.eos_token_ids
+        self.stop_token_ids = frozenset(contents.stop_token_ids + own_ends)
+        self.stop_strings = StopStringWatch(text_model, sampling, contents) if contents.stop_strings else None
         self.block_table: list[int] = []
         self.digests = digests
+
+    def takes(self, token_id: int) -> bool:
+        """Append a token that was drawn; whether the answer ends with it."""
+        self.tokens.append(token_id)
+        completes_stop_string = self.stop_strings is not None and self.stop_strings.push(token_id)
+        return completes_stop_string or token_id in self.stop_token_ids
 
     def history(self) -> History:
         """What the next draw depends on; before min_tokens the request cannot stop itself."""

@@ -27,23 +27,24 @@ from engine.execution.digests import extend_digests
 from engine.execution.held_request import HeldRequest
 from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
-from engine.execution.sampler import Draw, Floats, draw_token
+from engine.execution.sampler import Floats, draw_token
+from engine.text.text_model import TextModel
 from kernels.backend import Backend, StepOutput
 
 
 class ModelRunner:
     """The Runner of `interface.py` with weights.
 
-    eos_token_ids   the model's own end-of-text ids
+    text_model      whose end-of-text ids end a request, and in whose text stop strings are looked for
     digest_key      key of the block digests (16 bytes): the recording's salt
     """
 
     def __init__(
-        self, backend: Backend, kv_store: KVStore, eos_token_ids: tuple[int, ...], digest_key: bytes, clock: Clock
+        self, backend: Backend, kv_store: KVStore, text_model: TextModel, digest_key: bytes, clock: Clock
     ) -> None:
         self.backend = backend
         self.kv_store = kv_store
-        self._eos_token_ids = eos_token_ids
+        self._text_model = text_model
         self._digest_key = digest_key
         self._clock = clock
         self._requests: dict[int, HeldRequest] = {}
@@ -58,7 +59,7 @@ class ModelRunner:
         """The first of two with one number is kept: the core rejects the second as a duplicate."""
         if request not in self._requests:
             digests = list(self.prompt_digests(contents))
-            self._requests[request] = HeldRequest(sampling, contents, self._eos_token_ids, digests)
+            self._requests[request] = HeldRequest(sampling, contents, self._text_model, digests)
 
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):
@@ -113,22 +114,17 @@ class ModelRunner:
         for row, hidden, logits in zip(emitting, output.hidden.numpy(), output.logits.numpy(), strict=True):
             request = row.request
             draw = draw_token(logits, request.sampling, request.history())
+            flag = FinishFlag.ERROR
             if draw.is_finite:
-                request.tokens.append(draw.token_id)
+                flag = FinishFlag.STOP if request.takes(draw.token_id) else FinishFlag.NONE
                 outputs.append(TokenOutput(row.number, draw.token_id, draw.logprob, draw.top_logprobs))
-            emitted.append((row.number, _finish_flag(draw, request), hidden_digest(hidden), _bits(draw.logprob)))
+            emitted.append((row.number, flag, hidden_digest(hidden), _bits(draw.logprob)))
         return tuple(emitted), tuple(outputs)
 
 
 def hidden_digest(hidden: Floats) -> int:
     """64-bit digest of a final hidden row (the head's input), over its float32 bytes."""
     return int.from_bytes(hashlib.blake2b(hidden.tobytes(), digest_size=8).digest(), "little")
-
-
-def _finish_flag(draw: Draw, request: HeldRequest) -> str:
-    if not draw.is_finite:
-        return FinishFlag.ERROR
-    return FinishFlag.STOP if draw.token_id in request.stop_token_ids else FinishFlag.NONE
 
 
 def _bits(logprob: float) -> int:
