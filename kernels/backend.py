@@ -87,14 +87,30 @@ class StepBatch:
     logit_rows: torch.Tensor
 
 
+class RowStatistics(NamedTuple):
+    """What a sampler asks of a whole row of logits, computed where the row is at hand.
+
+    highest_id   the lowest id of those with the highest logit
+    total        float64: sum over the row of exp(logit - highest), in the backend's own fixed order
+    is_finite    0: the row holds nan or inf, and the other fields mean nothing
+    """
+
+    highest_id: int
+    total: float
+    highest: float
+    is_finite: int
+
+
 class StepOutput(NamedTuple):
     """
-    hidden   [num_logits, hidden_size] float32: the final normed rows, input of the head
-    logits   [num_logits, vocab_size] float32
+    hidden       [num_logits, hidden_size] float32: the final normed rows, input of the head
+    logits       [num_logits, vocab_size] float32; a row may be longer in memory
+    statistics   one per row of logits; None: the backend leaves them to the sampler
     """
 
     hidden: torch.Tensor
     logits: torch.Tensor
+    statistics: tuple[RowStatistics, ...] | None = None
 
 
 class LinearProbe(NamedTuple):
@@ -110,6 +126,7 @@ class Backend(Protocol):
 
     name: str
     dtype: str
+    kv_dtype: torch.dtype
     vocab_size: int
 
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
@@ -122,6 +139,10 @@ class Backend(Protocol):
 
     def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
         """Run one step; writes the rows' keys and values into their slots."""
+        ...
+
+    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+        """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers."""
         ...
 
     def set_num_threads(self, num_threads: int) -> None: ...

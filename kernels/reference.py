@@ -60,6 +60,7 @@ class ReferenceBackend:
 
     name = "reference"
     dtype = "float32"
+    kv_dtype = torch.float32
 
     def __init__(self, num_threads: int) -> None:
         self.set_num_threads(num_threads)
@@ -83,6 +84,13 @@ class ReferenceBackend:
         what lies past a sequence's end."""
         shape = self.shape
         return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
+
+    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+        block_size = keys.shape[3]
+        source_block, source_offset = divmod(source, block_size)
+        target_block, target_offset = divmod(target, block_size)
+        for memory in (keys, values):
+            memory[:, target_block, :, target_offset] = memory[:, source_block, :, source_offset]
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:

@@ -88,7 +88,7 @@ def _check_sequence(backend: Backend, num_threads: int, tally: _Tally) -> None:
 def _sequence_logits(backend: Backend, table: tuple[int, ...], steps: list[list[_Piece]]) -> torch.Tensor:
     """Logits of the rows of sequence 0 over `steps`, in a small KV memory of their own."""
     shape = backend.kv_shape(_NUM_BLOCKS, _BLOCK_SIZE)
-    keys, values = torch.zeros(shape), torch.zeros(shape)
+    keys, values = (torch.zeros(shape, dtype=backend.kv_dtype) for _ in range(2))
     tables = {0: table, 1: _COMPANY_TABLE}
     logits = []
     for step in steps:
