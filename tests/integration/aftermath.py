@@ -28,6 +28,12 @@ def wait_idle(daemon: DaemonProcess, seconds: float = 5.0) -> dict[str, float]:
         time.sleep(0.05)
 
 
+def num_finished(metrics: dict[str, float], reason: str) -> float:
+    """The counter of requests that ended for the engine's `reason`."""
+    name, label = "reprise:requests_finished_total", f'reason="{reason}"'
+    return sum(value for key, value in metrics.items() if key.startswith(f"{name}{{") and label in key)
+
+
 def check_daemon(daemon: DaemonProcess) -> None:
     """Idle within five seconds without a new request, no block held, healthy, and a ten-token request finishes."""
     metrics = wait_idle(daemon)

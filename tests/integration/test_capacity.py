@@ -70,7 +70,7 @@ def check_refused(trace: Trace, stream: Stream, name: str) -> int:
 def test_an_answer_that_would_outgrow_the_pool_ends_with_a_reason_and_a_true_count(served: Served) -> None:
     async def case() -> None:
         async with served.connect() as client:
-            body = completion(112, 3, output=100, stream=True, stream_options={"include_usage": True})
+            body = completion(120, 3, output=100, stream=True, stream_options={"include_usage": True})
             edge = await client.send(body, headers={"X-Request-Id": "edge"}).until_end(ENDED_WITHIN_S)
             assert edge.status == 200
             assert edge.is_done

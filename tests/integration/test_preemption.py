@@ -1,0 +1,147 @@
+"""Preemption changes nobody's text: seeded draws go on where they were (s03), a victim leaves its step (s04).
+
+Blocks of four tokens bring many block boundaries, and so many moments at which blocks run out, into short answers.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from engine.core.decisions import FinishReason, PreemptReason, RequestAdmitted, RequestPreempted
+from tests.integration.client import Stream, completion
+from tests.integration.served import Served, serve
+from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_arrived, until_ended
+
+FLAGS = {"block_size": 4, "max_model_len": 512, "max_num_seqs": 4}
+NUM_BLOCKS, NUM_ROOMY_BLOCKS = 8, 256
+
+NUM_SEEDED = 16
+NUM_LOW, NUM_HIGH = 13, 4
+BODIES: dict[str, dict[str, Any]] = {
+    "a": completion(9, 1, output=NUM_SEEDED, temperature=0.9, seed=1234),
+    "b": completion(9, 2, output=NUM_SEEDED, temperature=0.9, seed=99),
+    "low1": completion(6, 3, output=NUM_LOW, stream=True),
+    "low2": completion(6, 4, output=NUM_LOW, stream=True),
+    "high": completion(15, 5, output=NUM_HIGH, stream=True, priority=0),
+}
+Answer = tuple[str, list[int]]
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+    """Each request's answer when it is alone and has room; the tests that use it compare the tokens."""
+    flags = {"num_kv_blocks": NUM_ROOMY_BLOCKS, "enable_prefix_caching": False, **FLAGS}
+    with serve(tmp_path_factory.mktemp("roomy"), execute=False, **flags) as served:
+
+        async def one_after_the_other() -> dict[str, Answer]:
+            async with served.connect() as client:
+                return {name: answer_of(await client.ask(body)) for name, body in BODIES.items()}
+
+        answers = asyncio.run(one_after_the_other())
+        trace = trace_of(served.daemon)
+        assert trace.preemptions() == []
+        assert max(len(plan.rows) for _position, plan in trace.plans) == 1
+    return answers
+
+
+def answer_of(stream: Stream) -> Answer:
+    assert stream.status == 200, stream.answer
+    assert stream.finish_reason == "length"
+    return stream.text, stream.token_ids
+
+
+# ── s03 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"enable_prefix_caching": False}, id="whole-prefill"),
+        pytest.param({"enable_prefix_caching": True, "max_num_batched_tokens": 4}, id="prefix-cache-and-chunks"),
+    ],
+)
+def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
+    tmp_path_factory: pytest.TempPathFactory, references: dict[str, Answer], flags: dict[str, Any]
+) -> None:
+    with serve(tmp_path_factory.mktemp("seeded"), num_kv_blocks=NUM_BLOCKS, **FLAGS, **flags) as served:
+        for first, second in (("a", "b"), ("b", "a")):  # the newer one gives way: each is the victim once
+            trace = asyncio.run(run_both(served, first, second, references))
+            victim = trace[f"{second}-second"]
+            assert victim.preemptions, "no preemption: the run proves nothing"
+            assert victim.preemptions[0].num_tokens_lost > victim.arrival.num_prompt_tokens, "it had sampled tokens"
+            for life in trace.lives.values():
+                assert life.counts == list(range(1, NUM_SEEDED + 1)), "the draws have a gap or a repeat"
+        check_steps(trace, limits_of(served.daemon))
+        if flags["enable_prefix_caching"]:
+            assert trace[f"{second}-second"].finish.num_cached_tokens > 0
+            assert min(start for _position, _step, start, _count in trace[f"{second}-second"].rows) > 0
+            assert sum(count > 1 for _position, _step, _start, count in trace["a-first"].rows) >= 3  # in chunks
+
+
+async def run_both(served: Served, first: str, second: str, references: dict[str, Answer]) -> Trace:
+    ids = [f"{first}-first", f"{second}-second"]
+    async with served.connect() as client:
+        streams = []
+        for request_id, name in zip(ids, (first, second), strict=True):
+            streams.append(client.send(BODIES[name], headers={"X-Request-Id": request_id}))
+            await until_arrived(served.daemon, request_id)
+        for stream, name in zip(streams, (first, second), strict=True):
+            assert answer_of(await stream.until_end()) == references[name]
+            assert stream.usage is not None
+            assert stream.usage["completion_tokens"] == NUM_SEEDED
+    return await until_ended(served.daemon, *ids)
+
+
+# ── s04 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MOMENTS = (1, 3, 5)  # low1's tokens when `high` is sent
+VICTIM_LAST, VICTIM_FIRST = (9, 9), (9, 8)  # the classes of low1 and low2, which run in this order; 0 is most urgent
+
+
+def test_a_victim_leaves_the_step_it_was_placed_in(
+    tmp_path_factory: pytest.TempPathFactory, references: dict[str, Answer]
+) -> None:
+    flags = {"scheduling_policy": "priority", "enable_prefix_caching": False, "num_kv_blocks": NUM_BLOCKS}
+    with serve(tmp_path_factory.mktemp("priority"), **FLAGS, **flags) as served:
+        for classes in (VICTIM_LAST, VICTIM_FIRST):
+            for moment in MOMENTS:
+                asyncio.run(run_three(served, classes, moment, references))
+        trace = trace_of(served.daemon)
+        check_steps(trace, limits_of(served.daemon))
+        reasons = {preemption.reason for preemption in trace.preemptions()}
+        assert reasons == {PreemptReason.MORE_URGENT_WAITS, PreemptReason.OUT_OF_BLOCKS}
+        assert num_placed_victims(trace) >= 2, "no victim stood before the request that needed its blocks"
+
+
+async def run_three(served: Served, classes: tuple[int, int], moment: int, references: dict[str, Answer]) -> None:
+    name = f"{classes[0]}{classes[1]}-after-{moment}"
+    async with served.connect() as client:
+        low1 = client.send(BODIES["low1"] | {"priority": classes[0]}, headers={"X-Request-Id": f"low1-{name}"})
+        await low1.until_accepted()
+        low2 = client.send(BODIES["low2"] | {"priority": classes[1]}, headers={"X-Request-Id": f"low2-{name}"})
+        await low1.until_tokens(moment)
+        high = client.send(BODIES["high"], headers={"X-Request-Id": f"high-{name}"})
+        for stream, request in ((low1, "low1"), (low2, "low2"), (high, "high")):
+            assert answer_of(await stream.until_end()) == references[request]
+    trace = await until_ended(served.daemon, *[f"{request}-{name}" for request in ("low1", "low2", "high")])
+    lives = [trace[f"{request}-{name}"] for request in ("low1", "low2", "high")]
+    for life, num_tokens in zip(lives, (NUM_LOW, NUM_LOW, NUM_HIGH), strict=True):
+        assert life.finish.reason == FinishReason.LENGTH
+        assert life.counts == list(range(1, num_tokens + 1))
+    assert lives[2].ended_at < max(lives[0].ended_at, lives[1].ended_at), "high did not end before one of the others"
+    assert lives[2].preemptions == []
+    assert lives[0].preemptions or lives[1].preemptions, "no preemption: the run proves nothing"
+
+
+def num_placed_victims(trace: Trace) -> int:
+    """Victims that stood before their beneficiary in the running list, so that the pass had already placed them."""
+    admitted_at: dict[int, tuple[int, int]] = {}
+    num_placed = 0
+    for entry in trace.entries:
+        for index, decision in enumerate(entry.decisions):
+            if isinstance(decision, RequestAdmitted):
+                admitted_at[decision.request] = (entry.sequence, index)
+            elif isinstance(decision, RequestPreempted) and decision.reason == PreemptReason.OUT_OF_BLOCKS:
+                num_placed += admitted_at[decision.request] < admitted_at[decision.for_request]
+    return num_placed
