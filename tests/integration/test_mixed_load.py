@@ -108,7 +108,7 @@ def test_the_core_decides_the_same_again(runs: list[LoadedRun]) -> None:
     for run in runs:
         checked = reprise("check", run.recording, "--json")
         assert checked.returncode == 0, checked.stdout + checked.stderr
-        assert json.loads(checked.stdout)["verdict"] == "equal"
+        assert json.loads(checked.stdout)["result"] == "equal"
 
 
 @pytest.mark.timeout(900)
@@ -117,7 +117,7 @@ def test_the_model_computes_the_same_bits_again(runs: list[LoadedRun]) -> None:
         executed = reprise("execute", run.recording, "--json")
         assert executed.returncode == 0, executed.stdout + executed.stderr
         emitted = sum(len(event.emitted) for event in run.of_type(StepCompleted))
-        assert json.loads(executed.stdout)["num_tokens"] == emitted > 1_500
+        assert json.loads(executed.stdout)["figures"]["tokens"] == emitted > 1_500
 
 
 @pytest.mark.timeout(900)
@@ -125,7 +125,7 @@ def test_every_request_gets_the_same_bits_alone(runs: list[LoadedRun]) -> None:
     isolated = reprise("isolate", runs[0].recording, "--all", "--json")
     assert isolated.returncode == 0, isolated.stdout + isolated.stderr
     emitters = {event[0] for completed in runs[0].of_type(StepCompleted) for event in completed.emitted}
-    assert json.loads(isolated.stdout)["num_requests"] == len(emitters) >= NUM_REQUESTS - NUM_LEAVERS
+    assert json.loads(isolated.stdout)["figures"]["requests"] == len(emitters) >= NUM_REQUESTS - NUM_LEAVERS
 
 
 def test_the_second_run_gave_every_client_the_bits_of_the_first(runs: list[LoadedRun]) -> None:
