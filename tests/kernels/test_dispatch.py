@@ -1,0 +1,37 @@
+"""A backend is chosen once, and its numerics class names what decides the bits."""
+
+import pytest
+
+from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
+from kernels.numeric_environment import numeric_environment
+from kernels.reference import ReferenceBackend
+
+WEIGHTS = "ab" * 32
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(UnknownBackend, match=r"backend 'gpu' is not known: choose auto or one of .*reference"):
+        choose_backend("gpu", 1)
+
+
+def test_the_reference_backend_can_be_asked_for() -> None:
+    assert isinstance(choose_backend("reference", 1), ReferenceBackend)
+
+
+def test_a_numerics_class_begins_readably_and_is_the_same_for_the_same() -> None:
+    name = numerics_class(ReferenceBackend(1), WEIGHTS)
+    assert name.startswith("reference-float32-")
+    assert name == numerics_class(ReferenceBackend(2), WEIGHTS)  # threads change no bit
+
+
+def test_other_weights_or_another_source_are_another_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = ReferenceBackend(1)
+    name = numerics_class(backend, WEIGHTS)
+    assert numerics_class(backend, "cd" * 32) != name
+    changed = backend.numerics() | {"sources": "edited"}
+    monkeypatch.setattr(backend, "numerics", lambda: changed)
+    assert numerics_class(backend, WEIGHTS) != name
+
+
+def test_the_numeric_environment_was_set_before_torch() -> None:
+    assert numeric_environment() == "MKL_CBWR=AVX2,STRICT"
