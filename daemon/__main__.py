@@ -1,4 +1,4 @@
-"""The command `reprise`: `serve` is here, the replay verbs come from replay/ when they are asked for.
+"""The command `reprise`: `serve` is here, the other verbs come from replay/ and bench/ when they are asked for.
 
 Exit codes of `serve`: 0 stopped in order, 1 the engine could not be kept alive or the model not be served, 2 an option
 cannot be used.
@@ -24,10 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"reprise {version('reprise')}")
     subparsers = parser.add_subparsers(metavar="VERB", required=True)
     _add_serve(subparsers)
-    if not given or given[0] != "serve":  # serving needs nothing of replay, nor what it imports
+    if not given or given[0] != "serve":  # serving needs nothing of the other verbs, nor what they import
+        from daemon.bench.command import add_bench
         from replay.__main__ import add_verbs
 
         add_verbs(subparsers)
+        add_bench(subparsers)
     parsed = parser.parse_args(given)
     code: int = parsed.run(parsed)
     return code

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from daemon.__main__ import main as reprise
 from daemon.bench.__main__ import main
 from daemon.bench.bandwidth import BandwidthProbe
 from daemon.bench.progress import ProgressBar
@@ -43,6 +44,11 @@ def test_a_measurement_is_a_table_a_json_and_a_file_of_answers(
     lines = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
     assert [(line["side"], line["drive"], line["index"]) for line in lines] == [("A", "1", i) for i in range(5)]
     assert sum(line["usage"]["num_output_tokens"] for line in lines) == num_tokens
+
+
+def test_the_verb_of_reprise_is_the_same_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reprise(["bench", "W1", "--url", "nowhere"]) == 2
+    assert "reprise bench: 'nowhere' is no address of a server" in capsys.readouterr().err
 
 
 def test_two_servers_are_driven_in_turn_and_asked_the_same(capsys: pytest.CaptureFixture[str]) -> None:
