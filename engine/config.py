@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 class EngineConfig:
     """
     model                  name of an embedded model, a Hugging Face folder, or a GGUF file
-    dtype                  compute and KV type: "auto" or "float32" (the reference backend knows no other)
-    backend                "auto" or "reference"
+    dtype                  of keys and values: "auto", "float32", and for the cpu backend "bfloat16"
+    backend                "auto", "cpu" or "reference"
     num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
     kv_cache_memory_bytes  used when num_kv_blocks is 0
     max_model_len          0 takes the model's context length, bounded by what the pool holds

@@ -1,35 +1,76 @@
 """Chooses a backend once, at start, and names the class of bits it gives.
 
 Equal numerics class ⇒ equal bits: replay compares classes before it compares anything else. A backend is added by one
-line in BACKENDS; "auto" takes the first that runs here.
+line in BACKENDS; "auto" takes the first of AUTOMATIC that runs this model here, and says why it passed over others.
 """
 
 import hashlib
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
-from kernels.backend import Backend
+from kernels.backend import Backend, DecoderShape
+from kernels.cpu.backend import KV_DTYPES, CpuBackend, unsupported_reason
+from kernels.cpu.library import LibraryUnavailable
 from kernels.reference import ReferenceBackend
-
-BACKENDS: dict[str, Callable[[int], Backend]] = {
-    "reference": ReferenceBackend,
-}
 
 
 class UnknownBackend(Exception):
-    """No backend of this name is built in."""
+    """No backend of this name is built in, or it cannot run this model here; the text says why."""
 
 
-def choose_backend(name: str, num_threads: int) -> Backend:
-    """The backend called `name`, or for "auto" the first there is, with so many threads. Raises UnknownBackend."""
-    chosen = next(iter(BACKENDS)) if name == "auto" else name
-    factory = BACKENDS.get(chosen)
-    if factory is None:
+class Choice(NamedTuple):
+    """
+    passed_over   why "auto" did not take a faster backend; "" where it took the first
+    """
+
+    backend: Backend
+    passed_over: str
+
+
+def choose_backend(name: str, num_threads: int, dtype: str, shape: DecoderShape) -> Choice:
+    """The backend called `name`, or for "auto" the fastest that runs, with so many threads.
+
+    dtype   "auto" or one of the backend's own: of keys and values for cpu, of everything for reference
+    Raises UnknownBackend.
+    """
+    if name != "auto" and name not in BACKENDS:
         raise UnknownBackend(f"backend {name!r} is not known: choose auto or one of {', '.join(BACKENDS)}")
-    return factory(num_threads)
+    reasons: list[str] = []
+    for candidate in AUTOMATIC if name == "auto" else (name,):
+        try:
+            return Choice(BACKENDS[candidate](num_threads, dtype, shape), "; ".join(reasons))
+        except UnknownBackend as error:
+            reasons.append(str(error))
+    raise UnknownBackend("; ".join(reasons))
 
 
 def numerics_class(backend: Backend, weights_sha256: str) -> str:
     """Readable prefix and digest of everything that decides the bits, e.g. "reference-float32-0f1e2d3c4b5a"."""
     parts = json.dumps({**backend.numerics(), "weights": weights_sha256}, sort_keys=True)
     return f"{backend.name}-{backend.dtype}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
+
+
+def _cpu(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
+    _require_dtype("cpu", dtype, ("auto", *KV_DTYPES))
+    reason = unsupported_reason(shape)
+    if reason is not None:
+        raise UnknownBackend(f"backend cpu cannot run this model: {reason}")
+    try:
+        return CpuBackend(num_threads, dtype)
+    except LibraryUnavailable as error:
+        raise UnknownBackend(f"backend cpu cannot be used: {error}") from error
+
+
+def _reference(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
+    _require_dtype("reference", dtype, ("auto", "float32"))
+    return ReferenceBackend(num_threads)
+
+
+def _require_dtype(backend: str, dtype: str, known: tuple[str, ...]) -> None:
+    if dtype not in known:
+        raise UnknownBackend(f"backend {backend} has no dtype {dtype!r}: set one of {', '.join(known)}")
+
+
+BACKENDS: dict[str, Callable[[int, str, DecoderShape], Backend]] = {"cpu": _cpu, "reference": _reference}
+AUTOMATIC = ("reference",)

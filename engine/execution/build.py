@@ -24,7 +24,7 @@ from engine.execution.weights.load import load_model
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
 from kernels.backend import Backend
-from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
+from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.numeric_environment import numeric_environment
 from kernels.selftest import SelfTestReport, run_self_test
 
@@ -32,8 +32,9 @@ from kernels.selftest import SelfTestReport, run_self_test
 @dataclass(frozen=True, slots=True)
 class BuiltRunner:
     """
-    info   for the header of a recording and for people: backend, numerics_class, dtype, num_threads, self-test verdict
-           (`p4_holds`, `self_test_failures`), model, environment; values are texts, numbers, booleans and lists
+    info   for the header of a recording and for people: backend, backends_passed_over (why auto took no faster one),
+           numerics_class, dtype, num_threads, self-test verdict (`p4_holds`, `self_test_failures`), model, environment;
+           values are texts, numbers, booleans and lists
     """
 
     runner: ModelRunner
@@ -56,9 +57,9 @@ def build_runner(
     """
     started_ns = clock.now_ns()
     num_threads = config.num_threads or len(os.sched_getaffinity(0))
-    backend = _backend(config, num_threads)
     source = source or resolve_model(config.model)
     model = load_model(source)
+    backend, passed_over = _backend(config, num_threads, model)
     text_model = load_text_model(source)  # the daemon's, too: both find the same end of an answer
     limits = limits or fill_limits(config, model, backend.kv_dtype)
     _require_positions(limits, model)
@@ -67,6 +68,7 @@ def build_runner(
     kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size)
     runner = ModelRunner(backend, kv_store, text_model, digest_key, clock)
     info = _info(backend, source, model, num_threads, verdict)
+    info["backends_passed_over"] = passed_over
     info["eos_token_ids"] = list(text_model.eos_token_ids)
     info["load_ms"] = (clock.now_ns() - started_ns) // 1_000_000
     return BuiltRunner(runner, limits, info)
@@ -109,17 +111,11 @@ def _require_positions(limits: Limits, model: Model) -> None:
         )
 
 
-def _backend(config: EngineConfig, num_threads: int) -> Backend:
+def _backend(config: EngineConfig, num_threads: int, model: Model) -> Choice:
     try:
-        backend = choose_backend(config.backend, num_threads)
+        return choose_backend(config.backend, num_threads, config.dtype, model.parameters.shape)
     except UnknownBackend as error:
         raise EngineError(str(error)) from error
-    if config.dtype not in ("auto", backend.dtype):
-        raise EngineError(
-            f"dtype is {config.dtype!r}, but backend {backend.name} computes in {backend.dtype}: "
-            f"set auto or {backend.dtype}"
-        )
-    return backend
 
 
 def _info(

@@ -47,18 +47,21 @@ Element to_element(float value) {
 }
 
 template <class Element>
-void write_slot(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key,
-                const float* value) {
-    const int block_size = memory.block_size, offset = static_cast<int>(slot % block_size);
+void write_key(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key) {
+    const int block_size = memory.block_size, offset = static_cast<int>(slot % block_size), dims = shape.head_dim;
     auto* keys = const_cast<Element*>(kv_block<Element>(shape, memory.keys, slot / block_size, kv_head, block_size));
-    auto* values = const_cast<Element*>(kv_block<Element>(shape, memory.values, slot / block_size, kv_head, block_size));
-    const int dims = shape.head_dim;
     if (block_size % kLanes == 0) {
         Element* group = keys + static_cast<size_t>(offset / kLanes) * static_cast<size_t>(kLanes * dims);
         for (int d = 0; d < dims; ++d) group[key_place<Element>(d, offset % kLanes)] = to_element<Element>(key[d]);
     } else {
         for (int d = 0; d < dims; ++d) keys[static_cast<size_t>(offset * dims + d)] = to_element<Element>(key[d]);
     }
+}
+
+template <class Element>
+void write_value(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* value) {
+    const int block_size = memory.block_size, offset = static_cast<int>(slot % block_size), dims = shape.head_dim;
+    auto* values = const_cast<Element*>(kv_block<Element>(shape, memory.values, slot / block_size, kv_head, block_size));
     for (int d = 0; d < dims; ++d) values[static_cast<size_t>(offset * dims + d)] = to_element<Element>(value[d]);
 }
 
@@ -256,12 +259,18 @@ AttentionScratch::AttentionScratch(int head_dim)
       gathered_keys(static_cast<size_t>(kSplitKeys * head_dim)),
       gathered_values(static_cast<size_t>(kSplitKeys * head_dim)) {}
 
-void write_kv(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key,
-              const float* value) {
+void store_key(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key) {
     if (memory.is_bfloat)
-        write_slot<uint16_t>(shape, memory, slot, kv_head, key, value);
+        write_key<uint16_t>(shape, memory, slot, kv_head, key);
     else
-        write_slot<float>(shape, memory, slot, kv_head, key, value);
+        write_key<float>(shape, memory, slot, kv_head, key);
+}
+
+void store_value(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* value) {
+    if (memory.is_bfloat)
+        write_value<uint16_t>(shape, memory, slot, kv_head, value);
+    else
+        write_value<float>(shape, memory, slot, kv_head, value);
 }
 
 void attend(const AttentionShape& shape, const KvLayer& memory, const AttentionTask& task, const float* queries,

@@ -67,9 +67,9 @@ struct AttentionScratch {
     int num_keys[kMaxQueries];
 };
 
-// Store a row's rotated keys and values [num_kv_heads, head_dim] of one kv head in `slot` (block × block_size + offset).
-void write_kv(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key,
-              const float* value);
+// Store a row's rotated key, or its value, [head_dim] of one kv head in `slot` (block × block_size + offset).
+void store_key(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* key);
+void store_value(const AttentionShape& shape, const KvLayer& memory, int64_t slot, int kv_head, const float* value);
 
 // The splits first … last-1 of a task, merged. `queries` is row 0's first query head, `stride` floats from row to row.
 void attend(const AttentionShape& shape, const KvLayer& memory, const AttentionTask& task, const float* queries,

@@ -1,0 +1,170 @@
+"""The CPU backend: one call of the native library runs a whole step.
+
+Activations are float32; before a quantised weight they are rounded to int8 in blocks of 32, and the integer dot
+products with the weights' own blocks are exact. Keys and values are kept as bfloat16, or as float32 where asked for.
+The library's instruction set is no part of the numerics class: AVX-512, AVX2 and the portable build give the same bits
+(`src/lanes.h` says why, tests/kernels/test_cpu_instruction_sets.py shows it).
+"""
+
+import ctypes as c
+import hashlib
+import struct
+from dataclasses import fields
+from functools import partial
+
+import torch
+
+from kernels.backend import DecoderParameters, DecoderShape, LinearProbe, RowStatistics, StepBatch, StepOutput
+from kernels.cpu import library as native
+from kernels.cpu.weights import hand_over
+from kernels.reference import rotary_tables
+
+SPLIT_KEYS = 256  # kSplitKeys in src/attention.h
+_LANES = 16
+_STATISTICS = struct.Struct("=qdfi")  # RowStatistics in src/row_statistics.h
+
+KV_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+class CpuBackend:
+    """The native library. See `Backend` for the interface.
+
+    num_threads       of the library's own; torch is set to one thread, two pools would fight for the cores
+    dtype             of keys and values: "auto" (bfloat16), "bfloat16" or "float32"
+    instruction_set   None: the best one that the processor has
+    Raises LibraryUnavailable.
+    """
+
+    name = "cpu"
+
+    def __init__(self, num_threads: int, dtype: str = "auto", instruction_set: str | None = None) -> None:
+        self.dtype = "bfloat16" if dtype == "auto" else dtype
+        self.kv_dtype = KV_DTYPES[self.dtype]
+        self._library = native.load_library(instruction_set)
+        self._num_threads = num_threads
+        self._decoder: int | None = None
+        torch.set_num_threads(1)
+
+    @property
+    def instruction_set(self) -> str:
+        name: bytes = self._library.reprise_instruction_set()
+        return name.decode()
+
+    def set_num_threads(self, num_threads: int) -> None:
+        self._num_threads = num_threads
+        if self._decoder is not None:
+            native.raise_if_failed(self._library, self._library.reprise_set_num_threads(self._decoder, num_threads))
+
+    def load(self, parameters: DecoderParameters, max_positions: int) -> None:
+        """Raises MemoryError. `unsupported_reason` must have said nothing."""
+        self.close()
+        self.shape = parameters.shape
+        self.vocab_size = parameters.shape.vocab_size
+        self._parameters = parameters
+        cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
+        self._rotary_digest = hashlib.sha256(cos.numpy().tobytes() + sin.numpy().tobytes()).hexdigest()
+        shape = native.Shape(**{field.name: getattr(self.shape, field.name) for field in fields(DecoderShape)})
+        decoder = self._library.reprise_create(
+            c.byref(shape), len(cos), cos.data_ptr(), sin.data_ptr(), self._num_threads
+        )
+        native.raise_if_failed(self._library, decoder)
+        self._decoder = decoder
+        self._kept = hand_over(self._library, decoder, parameters)
+
+    def close(self) -> None:
+        """End the threads and free the weights. May be called twice."""
+        if self._decoder is not None:
+            self._library.reprise_destroy(self._decoder)
+            self._decoder = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "_decoder"):
+            self.close()
+
+    def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
+        """[layers, blocks, kv heads, block size, head dim]; what lies in the last two is the library's own order."""
+        shape = self.shape
+        return (shape.num_layers, num_blocks, shape.num_kv_heads, block_size, shape.head_dim)
+
+    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+        block_size, head_dim = keys.shape[3:]
+        source_block, source_offset = divmod(source, block_size)
+        target_block, target_offset = divmod(target, block_size)
+        values[:, target_block, :, target_offset] = values[:, source_block, :, source_offset]
+        if block_size % _LANES:
+            keys[:, target_block, :, target_offset] = keys[:, source_block, :, source_offset]
+            return
+        # groups of 16 slots: bfloat16 [dims / 2][16][2], float32 [dims][16]
+        pair = 2 if self.kv_dtype == torch.bfloat16 else 1
+        groups = keys.view(*keys.shape[:3], block_size // _LANES, head_dim // pair, _LANES, pair)
+        source_group, source_lane = divmod(source_offset, _LANES)
+        target_group, target_lane = divmod(target_offset, _LANES)
+        groups[:, target_block, :, target_group, :, target_lane] = groups[
+            :, source_block, :, source_group, :, source_lane
+        ]
+
+    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+        assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"
+        num_logits = len(batch.logit_rows)
+        stride = -(-self.vocab_size // _LANES) * _LANES  # the library writes whole vectors
+        hidden = torch.empty(num_logits, self.shape.hidden_size)
+        logits = torch.empty(num_logits, stride)
+        statistics = (c.c_char * (num_logits * _STATISTICS.size))()
+        step_input = native.StepInput(
+            len(batch.token_ids),
+            len(batch.context_lengths),
+            num_logits,
+            batch.block_tables.shape[1],
+            batch.token_ids.data_ptr(),
+            batch.positions.data_ptr(),
+            batch.slot_mapping.data_ptr(),
+            batch.query_starts.data_ptr(),
+            batch.block_tables.data_ptr(),
+            batch.logit_rows.data_ptr(),
+            keys.data_ptr(),
+            values.data_ptr(),
+            keys.stride(0),
+            keys.shape[3],
+            self.kv_dtype == torch.bfloat16,
+        )
+        step_output = native.StepOutput(hidden.data_ptr(), logits.data_ptr(), c.addressof(statistics), stride)
+        result = self._library.reprise_step(self._decoder, c.byref(step_input), c.byref(step_output))
+        native.raise_if_failed(self._library, result)
+        rows = tuple([RowStatistics._make(row) for row in _STATISTICS.iter_unpack(statistics)])
+        return StepOutput(hidden, logits[:, : self.vocab_size], rows)
+
+    def numerics(self) -> dict[str, str]:
+        return {
+            "backend": self.name,
+            "dtype": self.dtype,
+            "sources": self._library.reprise_source_digest().decode(),
+            "activations": "float32; int8 in blocks of 32 before quantised weights",
+            "attention": f"splits of {SPLIT_KEYS} keys",
+            "rotary": self._rotary_digest,
+        }
+
+    def linear_probes(self) -> list[LinearProbe]:
+        layer = self._parameters.layers[0]
+        probes: dict[tuple[int, ...], LinearProbe] = {}
+        for which, name in enumerate(native.MATRICES):
+            num_outputs, num_inputs = getattr(layer, name).shape
+            apply = partial(self._apply, 0, which, num_outputs)
+            probes.setdefault((num_outputs, num_inputs), LinearProbe(name, num_inputs, apply))
+        return list(probes.values())
+
+    def _apply(self, layer: int, which: int, num_outputs: int, rows: torch.Tensor) -> torch.Tensor:
+        """One linear layer, as a step would compute it."""
+        rows = rows.contiguous()
+        result = torch.empty(len(rows), -(-num_outputs // _LANES) * _LANES)
+        succeeded = self._library.reprise_apply(
+            self._decoder, layer, which, rows.data_ptr(), len(rows), result.data_ptr(), result.shape[1]
+        )
+        native.raise_if_failed(self._library, succeeded)
+        return result[:, :num_outputs].contiguous()
+
+
+def unsupported_reason(shape: DecoderShape) -> str | None:
+    """Why the native library cannot run a decoder of this shape; None: it can."""
+    if shape.head_dim % _LANES:
+        return f"heads of {shape.head_dim} dimensions: the CPU library needs a multiple of {_LANES}"
+    return None

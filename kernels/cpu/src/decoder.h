@@ -1,0 +1,89 @@
+// A decoder: its weights, its workspace, and one step through all of it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "activations.h"
+#include "attention.h"
+#include "row_statistics.h"
+#include "team.h"
+#include "weights.h"
+
+namespace reprise {
+
+struct DecoderShape {
+    int num_layers;
+    int hidden_size;
+    int intermediate_size;
+    int num_heads;
+    int num_kv_heads;
+    int head_dim;
+    int vocab_size;
+    float norm_epsilon;
+};
+
+struct Layer {
+    Aligned<float> attention_norm, mlp_norm;
+    Matrix q, k, v, o, gate, up, down;
+    Aligned<float> q_bias, k_bias, v_bias;  // empty: the model has none
+    Aligned<float> q_norm, k_norm;
+};
+
+// One step's rows; see StepBatch in kernels/backend.py. All arrays are the caller's.
+struct StepInput {
+    int num_rows;
+    int num_sequences;
+    int num_logits;
+    int table_stride;  // blocks from one block table to the next
+    const int64_t* token_ids;
+    const int64_t* positions;
+    const int64_t* slot_mapping;
+    const int64_t* query_starts;  // [num_sequences + 1]
+    const int64_t* block_tables;
+    const int64_t* logit_rows;
+    void* keys;  // [layers, blocks, kv heads, block size × head dim]
+    void* values;
+    int64_t layer_elements;  // from one layer's memory to the next
+    int block_size;
+    int is_bfloat;
+};
+
+struct StepOutput {
+    float* hidden;  // [num_logits, hidden_size]: rows of the final norm
+    float* logits;  // [num_logits, logits_stride], at least vocab_size rounded up to 16
+    RowStatistics* statistics;  // [num_logits]
+    int64_t logits_stride;
+};
+
+class Decoder {
+public:
+    Decoder(const DecoderShape& shape, int max_positions, const float* cosines, const float* sines, int num_threads);
+
+    const DecoderShape shape;
+    Layer& layer(int index) { return layers_[static_cast<size_t>(index)]; }
+    Aligned<float> final_norm;
+    Matrix head;
+    StoredRows embedding{};  // the caller's memory: it must outlive the decoder
+
+    void set_num_threads(int num_threads);
+    Team& team() { return *team_; }
+
+    // Throws std::bad_alloc where a step larger than any before needs a larger workspace.
+    void step(const StepInput& input, const StepOutput& output);
+
+    // One linear layer on `num_rows` rows [num_rows, num_inputs], as a step would compute it; out has `stride` floats a row.
+    void apply(const Matrix& matrix, const float* rows, int num_rows, float* out, size_t stride);
+
+private:
+    struct Workspace;
+    struct Step;
+
+    int max_positions_;
+    Aligned<float> cosines_, sines_;  // [max_positions, head_dim / 2]
+    std::vector<Layer> layers_;
+    std::unique_ptr<Team> team_;
+    std::shared_ptr<Workspace> workspace_;
+};
+
+}  // namespace reprise
