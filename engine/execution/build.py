@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 import torch
 
 from engine.clock import Clock
@@ -27,6 +28,8 @@ from kernels.backend import Backend
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.numeric_environment import numeric_environment
 from kernels.selftest import SelfTestReport, run_self_test
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ def build_runner(
     _require_positions(limits, model)
     backend.load(model.parameters, limits.max_model_len)
     verdict = run_self_test(backend, num_threads)
+    if not verdict.holds:
+        log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)
     kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size)
     runner = ModelRunner(backend, kv_store, text_model, digest_key, clock)
     info = _info(backend, source, model, num_threads, verdict)

@@ -5,17 +5,18 @@ import pytest
 from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
 from kernels.numeric_environment import numeric_environment
 from kernels.reference import ReferenceBackend
+from tests.kernels.test_reference import SHAPE
 
 WEIGHTS = "ab" * 32
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
     with pytest.raises(UnknownBackend, match=r"backend 'gpu' is not known: choose auto or one of .*reference"):
-        choose_backend("gpu", 1)
+        choose_backend("gpu", 1, "auto", SHAPE)
 
 
 def test_the_reference_backend_can_be_asked_for() -> None:
-    assert isinstance(choose_backend("reference", 1), ReferenceBackend)
+    assert isinstance(choose_backend("reference", 1, "auto", SHAPE).backend, ReferenceBackend)
 
 
 def test_a_numerics_class_begins_readably_and_is_the_same_for_the_same() -> None:
