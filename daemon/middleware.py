@@ -11,6 +11,8 @@ from daemon import errors
 from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
+CLIENT_LEFT = 499  # as proxies log it
+
 log = structlog.get_logger(__name__)
 
 
@@ -27,7 +29,7 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
         except web.HTTPException as error:
             return error_response(request, _of_http(request, error), close=False)
         except ConnectionError:
-            raise  # the client has gone
+            return web.Response(status=CLIENT_LEFT)  # nobody reads it
         except Exception:
             log.exception("a handler failed", request_id=request[REQUEST_ID], path=request.path)
             return error_response(request, errors.internal(), close=False)
