@@ -10,6 +10,7 @@ from kernels.numeric_environment import fix_numeric_environment
 fix_numeric_environment()  # before torch is imported, which what follows does
 
 import argparse
+import os
 import platform
 import queue
 import secrets
@@ -146,6 +147,9 @@ class EngineProcess:
             loop = self._build()
         except EngineError as error:
             return self._fail(str(error))
+        except Exception as error:
+            log.exception("the engine cannot start")
+            return self._fail(f"the engine cannot start: {type(error).__name__}: {error}")
         cause = "engine error"
         try:
             cause = loop.serve(self._inbox)
@@ -209,4 +213,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    sys.stderr.flush()
+    os._exit(exit_code)  # all is written and sent; torch would take two seconds to tear itself down
