@@ -9,7 +9,7 @@ import itertools
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from tests.integration.client import Client, completion
 from tests.integration.served import Served, serve
 from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_ended, until_recorded
 
-BLOCK_SIZE, NUM_BLOCKS, NUM_SEATS, STEP_TOKENS = 16, 16, 4, 16
+BLOCK_SIZE, NUM_BLOCKS, NUM_SEATS, STEP_TOKENS = 16, 64, 4, 16
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # ── s06: between two prefill chunks ──────────────────────────────────────────────────────────────────────────────────
 
 NUM_PIECES = 10
-LONG_PROMPT, FULL_PROMPT = 13 * STEP_TOKENS, 220
+LONG_PROMPT, FULL_PROMPT = 900, 900  # 57 steps: time to leave between two of them, however fast they are
 
 
 def test_a_client_that_leaves_during_a_chunked_prefill_frees_all_of_its_blocks(served: Served) -> None:
@@ -56,14 +56,14 @@ async def leave_between_pieces(served: Served) -> None:
             name, prefilled = f"long-{number}", (number + 1) * STEP_TOKENS
             body = completion(LONG_PROMPT, number, output=8, stream=number % 2 == 0)
             long = client.send(body, headers={"X-Request-Id": name})
-            await until_recorded(served.daemon, lambda trace: num_computed(trace, name) >= prefilled)  # noqa: B023
+            await until_recorded(served.daemon, has_computed(name, prefilled))
             await long.leave()
             await asyncio.to_thread(wait_idle, served.daemon, 3.0)
 
 
 async def fill_the_pool(served: Served) -> Trace:
-    """A request that needs 15 of the 16 blocks."""
-    assert -(-(FULL_PROMPT + 8 - 1) // BLOCK_SIZE) == NUM_BLOCKS - 1
+    """A request that needs nearly the whole pool."""
+    assert NUM_BLOCKS - 8 < -(-(FULL_PROMPT + 8 - 1) // BLOCK_SIZE) <= NUM_BLOCKS
     async with served.connect() as client:
         full = await client.send(completion(FULL_PROMPT, 70, output=8), headers={"X-Request-Id": "full"}).until_end()
         assert full.status == 200
@@ -71,12 +71,17 @@ async def fill_the_pool(served: Served) -> Trace:
     return await until_ended(served.daemon, "full")
 
 
-def num_computed(trace: Trace, request_id: str) -> int:
-    """Prompt tokens of steps that have been completed."""
-    if request_id not in trace.lives:
-        return 0
-    completed = {entry.event.step for entry in trace.entries if isinstance(entry.event, StepCompleted)}
-    return sum(count for _position, step, _start, count in trace[request_id].rows if step in completed)
+def has_computed(request_id: str, num_tokens: int) -> Callable[[Trace], bool]:
+    """Have steps been completed that computed so many of the request's prompt tokens?"""
+
+    def is_there(trace: Trace) -> bool:
+        if request_id not in trace.lives:
+            return False
+        completed = {entry.event.step for entry in trace.entries if isinstance(entry.event, StepCompleted)}
+        rows = trace[request_id].rows
+        return sum(count for _position, step, _start, count in rows if step in completed) >= num_tokens
+
+    return is_there
 
 
 def check_left_in_time(trace: Trace, request_id: str, min_prefilled: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from engine.core.decisions import FinishReason, PreemptReason, RequestAdmitted, RequestPreempted
 from tests.integration.client import Stream, completion
 from tests.integration.served import Served, serve
-from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_arrived, until_ended
+from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_ended
 
 FLAGS = {"block_size": 4, "max_model_len": 512, "max_num_seqs": 4}
 NUM_BLOCKS, NUM_ROOMY_BLOCKS = 8, 256
@@ -19,8 +19,8 @@ NUM_BLOCKS, NUM_ROOMY_BLOCKS = 8, 256
 NUM_SEEDED = 16
 NUM_LOW, NUM_HIGH = 13, 4
 BODIES: dict[str, dict[str, Any]] = {
-    "a": completion(9, 1, output=NUM_SEEDED, temperature=0.9, seed=1234),
-    "b": completion(9, 2, output=NUM_SEEDED, temperature=0.9, seed=99),
+    "a": completion(9, 1, output=NUM_SEEDED, stream=True, temperature=0.9, seed=1234),
+    "b": completion(9, 2, output=NUM_SEEDED, stream=True, temperature=0.9, seed=99),
     "low1": completion(6, 3, output=NUM_LOW, stream=True),
     "low2": completion(6, 4, output=NUM_LOW, stream=True),
     "high": completion(15, 5, output=NUM_HIGH, stream=True, priority=0),
@@ -32,7 +32,7 @@ Answer = tuple[str, list[int]]
 def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
     """Each request's answer when it is alone and has room; the tests that use it compare the tokens."""
     flags = {"num_kv_blocks": NUM_ROOMY_BLOCKS, "enable_prefix_caching": False, **FLAGS}
-    with serve(tmp_path_factory.mktemp("roomy"), execute=False, **flags) as served:
+    with serve(tmp_path_factory.mktemp("roomy"), **flags) as served:
 
         async def one_after_the_other() -> dict[str, Answer]:
             async with served.connect() as client:
@@ -76,7 +76,10 @@ def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
         if flags["enable_prefix_caching"]:
             assert trace[f"{second}-second"].finish.num_cached_tokens > 0
             assert min(start for _position, _step, start, _count in trace[f"{second}-second"].rows) > 0
-            assert sum(count > 1 for _position, _step, _start, count in trace["a-first"].rows) >= 3  # in chunks
+            newcomer = trace["a-first"]
+            assert sum(step <= newcomer.token_steps[0] for step in newcomer.steps) >= 3, (
+                "it was not prefilled in chunks"
+            )
 
 
 async def run_both(served: Served, first: str, second: str, references: dict[str, Answer]) -> Trace:
@@ -84,8 +87,9 @@ async def run_both(served: Served, first: str, second: str, references: dict[str
     async with served.connect() as client:
         streams = []
         for request_id, name in zip(ids, (first, second), strict=True):
-            streams.append(client.send(BODIES[name], headers={"X-Request-Id": request_id}))
-            await until_arrived(served.daemon, request_id)
+            body = BODIES[name] | {"stream_options": {"include_usage": True}}
+            streams.append(client.send(body, headers={"X-Request-Id": request_id}))
+            await streams[-1].until_accepted()
         for stream, name in zip(streams, (first, second), strict=True):
             assert answer_of(await stream.until_end()) == references[name]
             assert stream.usage is not None
@@ -96,6 +100,8 @@ async def run_both(served: Served, first: str, second: str, references: dict[str
 # ── s04 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOMENTS = (1, 3, 5)  # low1's tokens when `high` is sent
+LATEST_MOMENT = 8  # when `high` comes later than that, it may rightly end last
+MAX_TRIES = 3
 VICTIM_LAST, VICTIM_FIRST = (9, 9), (9, 8)  # the classes of low1 and low2, which run in this order; 0 is most urgent
 
 
@@ -106,7 +112,8 @@ def test_a_victim_leaves_the_step_it_was_placed_in(
     with serve(tmp_path_factory.mktemp("priority"), **FLAGS, **flags) as served:
         for classes in (VICTIM_LAST, VICTIM_FIRST):
             for moment in MOMENTS:
-                asyncio.run(run_three(served, classes, moment, references))
+                tries = (asyncio.run(run_three(served, classes, moment, n, references)) for n in range(MAX_TRIES))
+                assert any(tries), "the machine was too busy to send a request in time"
         trace = trace_of(served.daemon)
         check_steps(trace, limits_of(served.daemon))
         reasons = {preemption.reason for preemption in trace.preemptions()}
@@ -114,8 +121,11 @@ def test_a_victim_leaves_the_step_it_was_placed_in(
         assert num_placed_victims(trace) >= 2, "no victim stood before the request that needed its blocks"
 
 
-async def run_three(served: Served, classes: tuple[int, int], moment: int, references: dict[str, Answer]) -> None:
-    name = f"{classes[0]}{classes[1]}-after-{moment}"
+async def run_three(
+    served: Served, classes: tuple[int, int], moment: int, number: int, references: dict[str, Answer]
+) -> bool:
+    """Checks what must hold whenever `high` came; False when it came too late for the rest."""
+    name = f"{classes[0]}{classes[1]}-after-{moment}-try-{number}"
     async with served.connect() as client:
         low1 = client.send(BODIES["low1"] | {"priority": classes[0]}, headers={"X-Request-Id": f"low1-{name}"})
         await low1.until_accepted()
@@ -129,9 +139,12 @@ async def run_three(served: Served, classes: tuple[int, int], moment: int, refer
     for life, num_tokens in zip(lives, (NUM_LOW, NUM_LOW, NUM_HIGH), strict=True):
         assert life.finish.reason == FinishReason.LENGTH
         assert life.counts == list(range(1, num_tokens + 1))
-    assert lives[2].ended_at < max(lives[0].ended_at, lives[1].ended_at), "high did not end before one of the others"
     assert lives[2].preemptions == []
+    if sum(step < lives[2].steps[0] for step in lives[0].token_steps) > LATEST_MOMENT:
+        return False
+    assert lives[2].ended_at < max(lives[0].ended_at, lives[1].ended_at), "high did not end before one of the others"
     assert lives[0].preemptions or lives[1].preemptions, "no preemption: the run proves nothing"
+    return True
 
 
 def num_placed_victims(trace: Trace) -> int:
