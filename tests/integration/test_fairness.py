@@ -1,0 +1,62 @@
+"""A steady flow of new prompts does not stop running decodes (s14)."""
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+from engine.core.events import StepCompleted
+from tests.integration.client import completion
+from tests.integration.served import Served, serve
+from tests.integration.trace import Life, Trace, check_steps, limits_of, trace_of
+
+BUDGET = 64
+NUM_OUTPUT_TOKENS = 40
+NUM_PROMPTS = 15  # of 200 tokens, one with each token of the stream: three times what the budget can prefill
+
+
+def test_a_steady_flow_of_new_prompts_does_not_stop_a_running_stream(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"max_num_seqs": 16, "max_num_batched_tokens": BUDGET, "enable_prefix_caching": False}
+    with serve(tmp_path, **flags) as served:
+        asyncio.run(stream_beside_prompts(served))
+        limits = limits_of(served.daemon)
+    trace = trace_of(served.daemon)
+    check_steps(trace, limits)
+    check_listed_in_every_step(trace, trace["s"])
+    check_gaps(trace, trace["s"])
+    assert sum(life.ended_at > trace["s"].ended_at for life in trace.lives.values()) >= 2, "the flow ended first: void"
+
+
+async def stream_beside_prompts(served: Served) -> None:
+    async with served.connect() as client:
+        stream = client.send(completion(16, output=NUM_OUTPUT_TOKENS, stream=True), headers={"X-Request-Id": "s"})
+        prompts = []
+        for index in range(NUM_PROMPTS):
+            await stream.until_tokens(5 + index)
+            prompts.append(client.send(completion(200, 100 + index, output=1)))
+        await stream.until_end()
+        assert stream.finish_reason == "length"
+        for prompt in prompts:
+            await prompt.until_end()
+            assert prompt.finish_reason == "length"
+
+
+def check_listed_in_every_step(trace: Trace, life: Life) -> None:
+    """From its first token to its last: one token in each step, beside prefill that takes what the budget leaves."""
+    first, last = life.token_steps[0], life.token_steps[-1]
+    plans = [plan for _position, plan in trace.plans if first < plan.step <= last]
+    assert life.token_steps == list(range(first, last + 1))
+    assert len(plans) == NUM_OUTPUT_TOKENS - 1
+    for plan in plans:
+        assert [count for number, _start, count in plan.rows if number == life.arrival.request] == [1]
+    num_full = sum(plan.token_budget_left == 0 for plan in plans)
+    assert num_full >= NUM_OUTPUT_TOKENS // 2, "too few steps were full of prefill to show anything"
+
+
+def check_gaps(trace: Trace, life: Life) -> None:
+    """No gap between two tokens is longer than two full steps, by the engine's own clock."""
+    events = [entry.event for entry in trace.entries]
+    durations = [event.execute_ns + event.sample_ns for event in events if isinstance(event, StepCompleted)]
+    assert len(life.token_times) == NUM_OUTPUT_TOKENS
+    longest_gap = max(after - before for before, after in itertools.pairwise(life.token_times))
+    assert longest_gap <= 2 * max(durations)
