@@ -15,33 +15,40 @@ NUM_REQUESTS = 64
 NUM_LEAVERS = 10
 NUM_PREFIXES = 8
 NUM_CLIENTS = 16
+LEAVER_OUTPUT = 60  # so long that a client has left before the end
 MIN_PROMPT, MAX_PROMPT = 8, 600
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One request of the load. `leaves_after`: output tokens it reads before it closes; None stays to the end."""
+    """One request of the load.
+
+    leaves_after     output tokens it reads before it closes; None stays to the end
+    leaves_within    0, or the seconds after which it closes though it may still wait or be prefilled
+    """
 
     request_id: str
     body: dict[str, Any]
     leaves_after: int | None
+    leaves_within: float
 
 
 def plan_load(seed: int) -> list[Planned]:
     rng = random.Random(seed)
     prefixes = [[rng.randrange(300, 40_000) for _ in range(rng.choice([16, 48, 96]))] for _ in range(NUM_PREFIXES)]
-    leavers = set(rng.sample(range(NUM_REQUESTS), NUM_LEAVERS))
+    leavers = set(rng.sample(range(2, NUM_REQUESTS), NUM_LEAVERS))
     load = []
     for index in range(NUM_REQUESTS):
         prompt = _prompt(rng, index, prefixes)
-        output = rng.choice([12, 24, 36, 48, 60])
+        output = LEAVER_OUTPUT if index in leavers else 24 if index < 2 else rng.choice([12, 24, 36, 48, 60])
         body = completion(output=output, prompt=prompt, stream=True, stream_options={"include_usage": True})
         if index % 2:
             body |= {"temperature": 0.8, "top_p": 0.95, "seed": rng.randrange(2**32)}
         if index % 8 == 3:
             body |= {"presence_penalty": 0.5, "repetition_penalty": 1.1, "top_k": 40}
-        leaves_after = rng.randrange(0, output - 2) if index in leavers else None
-        load.append(Planned(f"load-{index}", body, leaves_after))
+        leaves_after = rng.randrange(1, LEAVER_OUTPUT // 2) if index in leavers else None
+        leaves_within = rng.uniform(0.05, 0.3) if index in leavers and rng.random() < 0.3 else 0.0
+        load.append(Planned(f"load-{index}", body, leaves_after, leaves_within))
     return load
 
 
@@ -68,9 +75,12 @@ async def run_load(client: Client, load: list[Planned]) -> dict[str, Stream]:
             streams[planned.request_id] = stream
             if planned.leaves_after is None:
                 await stream.until_end()
+                continue
+            if planned.leaves_within:
+                await asyncio.sleep(planned.leaves_within)
             else:
                 await stream.until_tokens(planned.leaves_after)
-                await stream.leave()
+            await stream.leave()
 
     await asyncio.gather(*[one_client() for _ in range(NUM_CLIENTS)])
     return streams

@@ -100,7 +100,9 @@ def test_clients_metrics_and_recording_tell_the_same_sums(runs: list[LoadedRun])
         assert metrics["vllm:generation_tokens_total"] == emitted
         assert emitted == sum(end.num_output_tokens for end in ends.values())
         assert metrics["vllm:num_preemptions_total"] == len(run.of_type(RequestPreempted))
-        assert metrics["vllm:request_success_total"] == len(run.finished)
+        assert metrics["vllm:request_success_total"] == NUM_REQUESTS
+        aborted = [value for name, value in metrics.items() if "request_success" in name and '"abort"' in name]
+        assert sum(aborted) == NUM_LEAVERS
         assert metrics["vllm:kv_cache_usage_perc"] == 0
 
 
