@@ -73,4 +73,4 @@ def _require_dtype(backend: str, dtype: str, known: tuple[str, ...]) -> None:
 
 
 BACKENDS: dict[str, Callable[[int, str, DecoderShape], Backend]] = {"cpu": _cpu, "reference": _reference}
-AUTOMATIC = ("reference",)
+AUTOMATIC = ("cpu", "reference")

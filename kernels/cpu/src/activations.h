@@ -9,15 +9,20 @@
 
 namespace reprise {
 
+// What a block of 32 int8 values needs beside them, together so that a row takes one pointer.
+struct BlockScale {
+    float scale;
+    float scaled_sum;   // scale × sum
+    int32_t sum;        // of the values
+    int32_t first_sum;  // of the first 16
+};
+
 struct Activations {
     int stride = 0;      // floats from one row to the next, a multiple of 32
     int num_blocks = 0;  // stride / 32
     float* floats = nullptr;
-    int8_t* values = nullptr;         // [rows, stride]
-    float* scales = nullptr;          // [rows, num_blocks]
-    float* scaled_sums = nullptr;     // [rows, num_blocks]: scale × sum of the block's values
-    int32_t* sums = nullptr;          // [rows, num_blocks]
-    int32_t* first_sums = nullptr;    // [rows, num_blocks]: of the block's first 16 values
+    int8_t* values = nullptr;      // [rows, stride]
+    BlockScale* scales = nullptr;  // [rows, num_blocks]
 
     float* row(int index) const { return floats + static_cast<size_t>(index) * static_cast<size_t>(stride); }
     size_t block(int row, int index) const {
@@ -37,10 +42,7 @@ inline void quantise_blocks(const Activations& to, int row, int first, int last,
         store_bytes(to.values + block * kBlockInputs + kLanes, high_values);
         const int32_t first_sum = sum_of_lanes(low_values), sum = first_sum + sum_of_lanes(high_values);
         const float scale = highest * (1.0f / 127.0f);
-        to.scales[block] = scale;
-        to.scaled_sums[block] = scale * static_cast<float>(sum);
-        to.sums[block] = sum;
-        to.first_sums[block] = first_sum;
+        to.scales[block] = {scale, scale * static_cast<float>(sum), sum, first_sum};
     }
 }
 

@@ -36,9 +36,9 @@ struct Need {
 };
 
 struct ActivationMemory {
-    Aligned<float> floats, scales, scaled_sums;
+    Aligned<float> floats;
     Aligned<int8_t> values;
-    Aligned<int32_t> sums, first_sums;
+    Aligned<BlockScale> scales;
     Activations view;
 
     void reset(int num_rows, int length) {
@@ -48,15 +48,9 @@ struct ActivationMemory {
         floats.reset(blocks * kBlockInputs);
         values.reset(blocks * kBlockInputs);
         scales.reset(blocks);
-        scaled_sums.reset(blocks);
-        sums.reset(blocks);
-        first_sums.reset(blocks);
         view.floats = floats.data();
         view.values = values.data();
         view.scales = scales.data();
-        view.scaled_sums = scaled_sums.data();
-        view.sums = sums.data();
-        view.first_sums = first_sums.data();
     }
 };
 

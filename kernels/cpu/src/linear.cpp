@@ -6,51 +6,34 @@
 namespace reprise {
 namespace {
 
-// Where a block of weights and a block of the rows' activations lie.
+// A block of weights of up to two neighbouring tiles, and the same block of R rows.
 struct Place {
-    const uint8_t* quants;  // of the first tile
+    const uint8_t* quants;
     const uint8_t* scales;
-    size_t tile_bytes;  // from one tile to the next
-    int block;
+    size_t quant_bytes;  // from one tile to the next
+    size_t scale_bytes;
 };
-
-template <int R>
 struct Rows {
-    const int8_t* values[R];
-    const float* scales[R];
-    const float* scaled_sums[R];
-    const int32_t* sums[R];
-    const int32_t* first_sums[R];
+    const int8_t* values;
+    const BlockScale* scales;
+    size_t value_stride;  // from one row to the next
+    size_t scale_stride;
 };
-
-template <int R>
-Rows<R> rows_at(const Activations& inputs, int first_row) {
-    Rows<R> rows;
-    for (int r = 0; r < R; ++r) {
-        const size_t block = inputs.block(first_row + r, 0);
-        rows.values[r] = inputs.values + block * kBlockInputs;
-        rows.scales[r] = inputs.scales + block;
-        rows.scaled_sums[r] = inputs.scaled_sums + block;
-        rows.sums[r] = inputs.sums + block;
-        rows.first_sums[r] = inputs.first_sums + block;
-    }
-    return rows;
-}
 
 template <int R, int C>
-inline void dot_nibbles(const Place& at, const Rows<R>& rows, Ints (&sums)[R][C]) {
+inline void dot_nibbles(const Place& at, const Rows& rows, Ints (&sums)[R][C]) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
         Bytes low[C], high[C];
 #pragma GCC unroll 2
         for (int c = 0; c < C; ++c) {
-            const Bytes packed = load_bytes(at.quants + at.tile_bytes * c + 64 * j);
+            const Bytes packed = load_bytes(at.quants + at.quant_bytes * c + 64 * j);
             low[c] = low_nibbles(packed);
             high[c] = high_nibbles(packed);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-            const int8_t* values = rows.values[r] + at.block * kBlockInputs;
+            const int8_t* values = rows.values + rows.value_stride * r;
             const int32_t first = load_four(values + 4 * j), second = load_four(values + 16 + 4 * j);
 #pragma GCC unroll 2
             for (int c = 0; c < C; ++c)
@@ -61,15 +44,15 @@ inline void dot_nibbles(const Place& at, const Rows<R>& rows, Ints (&sums)[R][C]
 
 // Groups first … last-1 of four inputs.
 template <int R, int C>
-inline void dot_bytes(const Place& at, const Rows<R>& rows, int first, int last, Ints (&sums)[R][C]) {
+inline void dot_bytes(const Place& at, const Rows& rows, int first, int last, Ints (&sums)[R][C]) {
 #pragma GCC unroll 8
     for (int j = first; j < last; ++j) {
         Bytes weights[C];
 #pragma GCC unroll 2
-        for (int c = 0; c < C; ++c) weights[c] = load_bytes(at.quants + at.tile_bytes * c + 64 * j);
+        for (int c = 0; c < C; ++c) weights[c] = load_bytes(at.quants + at.quant_bytes * c + 64 * j);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-            const int32_t four = load_four(rows.values[r] + at.block * kBlockInputs + 4 * j);
+            const int32_t four = load_four(rows.values + rows.value_stride * r + 4 * j);
 #pragma GCC unroll 2
             for (int c = 0; c < C; ++c) sums[r][c] = dot_biased(sums[r][c], weights[c], four);
         }
@@ -77,55 +60,55 @@ inline void dot_bytes(const Place& at, const Rows<R>& rows, int first, int last,
 }
 
 inline Floats scale_vector(const Place& at, int column, int vector, bool is_half) {
-    const uint8_t* scales = at.scales + at.tile_bytes * column;
+    const uint8_t* scales = at.scales + at.scale_bytes * column;
     if (is_half) return from_half(reinterpret_cast<const uint16_t*>(scales) + vector * kTileOutputs);
     return load(reinterpret_cast<const float*>(scales) + vector * kTileOutputs);
 }
 
 // totals += scale of weights × scale of activations × integer sums
 template <int R, int C>
-inline void add_scaled(const Place& at, const Rows<R>& rows, int vector, bool is_half, const Ints (&sums)[R][C],
+inline void add_scaled(const Place& at, const Rows& rows, int vector, bool is_half, const Ints (&sums)[R][C],
                        Floats (&totals)[R][C]) {
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
         const Floats weight_scale = scale_vector(at, c, vector, is_half);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
-            totals[r][c] = fma(mul(weight_scale, broadcast(rows.scales[r][at.block])), to_floats(sums[r][c]), totals[r][c]);
+            totals[r][c] = fma(mul(weight_scale, broadcast(rows.scales[rows.scale_stride * r].scale)), to_floats(sums[r][c]), totals[r][c]);
     }
 }
 
 template <int R, int C>
-inline void add_minima(const Place& at, const Rows<R>& rows, bool is_half, Floats (&totals)[R][C]) {
+inline void add_minima(const Place& at, const Rows& rows, bool is_half, Floats (&totals)[R][C]) {
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
         const Floats minima = scale_vector(at, c, 1, is_half);
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) totals[r][c] = fma(minima, broadcast(rows.scaled_sums[r][at.block]), totals[r][c]);
+        for (int r = 0; r < R; ++r) totals[r][c] = fma(minima, broadcast(rows.scales[rows.scale_stride * r].scaled_sum), totals[r][c]);
     }
 }
 
 template <Format F, int R, int C>
-inline void add_block(const Place& at, const Rows<R>& rows, Floats (&totals)[R][C]) {
+inline void add_block(const Place& at, const Rows& rows, Floats (&totals)[R][C]) {
     Ints sums[R][C];
     if constexpr (F == Format::Q4_0 || F == Format::Q4_1 || F == Format::Q4_K) {
         for (int r = 0; r < R; ++r)
             for (int c = 0; c < C; ++c)
-                sums[r][c] = F == Format::Q4_0 ? broadcast_int(-8 * rows.sums[r][at.block]) : zero_ints();
+                sums[r][c] = F == Format::Q4_0 ? broadcast_int(-8 * rows.scales[rows.scale_stride * r].sum) : zero_ints();
         dot_nibbles(at, rows, sums);
         add_scaled(at, rows, 0, F != Format::Q4_K, sums, totals);
         if constexpr (F != Format::Q4_0) add_minima(at, rows, F != Format::Q4_K, totals);
     } else if constexpr (F == Format::Q8_0) {
         for (int r = 0; r < R; ++r)
-            for (int c = 0; c < C; ++c) sums[r][c] = start_biased(rows.sums[r][at.block]);
+            for (int c = 0; c < C; ++c) sums[r][c] = start_biased(rows.scales[rows.scale_stride * r].sum);
         dot_bytes(at, rows, 0, 8, sums);
         add_scaled(at, rows, 0, true, sums, totals);
     } else {  // Q6_K
         for (int half = 0; half < 2; ++half) {
             for (int r = 0; r < R; ++r) {
-                const int32_t first = rows.first_sums[r][at.block];
+                const int32_t first = rows.scales[rows.scale_stride * r].first_sum;
                 for (int c = 0; c < C; ++c)
-                    sums[r][c] = start_biased(half == 0 ? first : rows.sums[r][at.block] - first);
+                    sums[r][c] = start_biased(half == 0 ? first : rows.scales[rows.scale_stride * r].sum - first);
             }
             dot_bytes(at, rows, 4 * half, 4 * half + 4, sums);
             add_scaled(at, rows, half, false, sums, totals);
@@ -148,13 +131,16 @@ void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_r
     Floats totals[R][C];
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) totals[r][c] = zero_floats();
-    const Rows<R> rows = rows_at<R>(inputs, first_row);
-    Place at{matrix.tile(tile), nullptr, matrix.tile_bytes, 0};
-    at.scales = at.quants + matrix.quant_bytes * static_cast<size_t>(matrix.num_blocks);
-    for (; at.block < matrix.num_blocks; ++at.block) {
+    const size_t first_block = inputs.block(first_row, 0);
+    Rows rows{inputs.values + first_block * kBlockInputs, inputs.scales + first_block, static_cast<size_t>(inputs.stride),
+              static_cast<size_t>(inputs.num_blocks)};
+    Place at{matrix.quants(tile), matrix.scales(tile), matrix.quant_bytes, matrix.scale_bytes};
+    for (int block = 0; block < matrix.num_blocks; ++block) {
         add_block<F, R, C>(at, rows, totals);
-        at.quants += matrix.quant_bytes;
-        at.scales += matrix.scale_bytes;
+        at.quants += matrix.block_bytes();
+        at.scales += matrix.block_bytes();
+        rows.values += kBlockInputs;
+        rows.scales += 1;
     }
     write_out<R, C>(totals, out, stride, accumulate);
 }
@@ -179,12 +165,12 @@ void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, 
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) totals[r][c] = odd_totals[r][c] = zero_floats();
     const float* row = inputs.row(first_row);
-    const uint8_t* pair = matrix.tile(tile);
-    for (int k = 0; k < matrix.num_blocks; ++k, pair += matrix.quant_bytes)
+    const uint8_t* pair = matrix.quants(tile);
+    for (int k = 0; k < matrix.num_blocks; ++k, pair += matrix.block_bytes())
 #pragma GCC unroll 2
         for (int c = 0; c < C; ++c) {
             Floats even, odd;
-            load_pair<F>(pair + matrix.tile_bytes * c, even, odd);
+            load_pair<F>(pair + matrix.quant_bytes * c, even, odd);
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r) {
                 const float* inputs_of_row = row + static_cast<size_t>(inputs.stride) * r + 2 * k;
@@ -222,11 +208,15 @@ void some_rows(const Matrix& matrix, const Activations& inputs, RowRange rows, i
 template <Format F>
 void multiply_format(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile,
                      float* out, size_t stride, bool accumulate) {
-    int tile = first_tile;
-    for (; tile + kColumnsAtATime <= last_tile; tile += kColumnsAtATime, out += kTileOutputs * kColumnsAtATime)
-        some_rows<F, kColumnsAtATime, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
-    for (; tile < last_tile; ++tile, out += kTileOutputs)
-        some_rows<F, 1, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+    for (int tile = first_tile; tile < last_tile;) {
+        const bool is_pair = kColumnsAtATime == 2 && tile % 2 == 0 && tile + 2 <= last_tile;
+        if (is_pair)
+            some_rows<F, kColumnsAtATime, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+        else
+            some_rows<F, 1, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+        tile += is_pair ? 2 : 1;
+        out += is_pair ? 2 * kTileOutputs : kTileOutputs;
+    }
 }
 
 }  // namespace

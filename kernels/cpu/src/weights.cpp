@@ -123,25 +123,25 @@ void place_block(Format format, const Block& block, int output, uint8_t* quants,
 
 void pack_quantised(const StoredRows& rows, Matrix& matrix) {
     for (int output = 0; output < rows.num_rows; ++output) {
-        uint8_t* tile = matrix.tiles.data() + matrix.tile_bytes * static_cast<size_t>(output / kTileOutputs);
-        uint8_t* scales = tile + matrix.quant_bytes * static_cast<size_t>(matrix.num_blocks);
+        auto* quants = const_cast<uint8_t*>(matrix.quants(output / kTileOutputs));
+        auto* scales = const_cast<uint8_t*>(matrix.scales(output / kTileOutputs));
         const uint8_t* row = rows.row(output);
-        for (int b = 0; b < matrix.num_blocks; ++b)
-            place_block(rows.format, read_block(rows.format, row, b), output % kTileOutputs,
-                        tile + matrix.quant_bytes * static_cast<size_t>(b),
-                        scales + matrix.scale_bytes * static_cast<size_t>(b));
+        for (int b = 0; b < matrix.num_blocks; ++b, quants += matrix.block_bytes(), scales += matrix.block_bytes())
+            place_block(rows.format, read_block(rows.format, row, b), output % kTileOutputs, quants, scales);
     }
 }
 
 void pack_floats(const StoredRows& rows, Matrix& matrix) {
     const size_t size = rows.format == Format::F32 ? 4 : 2;
     for (int output = 0; output < rows.num_rows; ++output) {
-        uint8_t* tile = matrix.tiles.data() + matrix.tile_bytes * static_cast<size_t>(output / kTileOutputs);
+        auto* block = const_cast<uint8_t*>(matrix.quants(output / kTileOutputs));
         const uint8_t* row = rows.row(output);
         const size_t lane = static_cast<size_t>(output % kTileOutputs);
-        for (size_t k = 0; k < static_cast<size_t>(rows.num_columns); ++k) {
-            const size_t place = rows.format == Format::BF16 ? (k / 2) * 32 + lane * 2 + k % 2 : k * 16 + lane;
-            std::memcpy(tile + place * size, row + k * size, size);
+        for (int k = 0; k < rows.num_columns; ++k, row += size) {
+            const size_t second = static_cast<size_t>(k % 2);
+            const size_t place = rows.format == Format::BF16 ? lane * 2 + second : second * kTileOutputs + lane;
+            std::memcpy(block + place * size, row, size);
+            if (second) block += matrix.block_bytes();
         }
     }
 }
@@ -179,9 +179,7 @@ Matrix pack_matrix(const StoredRows& rows) {
     matrix.num_blocks = (rows.num_columns + block_inputs - 1) / block_inputs;
     matrix.quant_bytes = quant_bytes_of(rows.format);
     matrix.scale_bytes = scale_bytes_of(rows.format);
-    const size_t block_bytes = matrix.quant_bytes + matrix.scale_bytes;
-    matrix.tile_bytes = round_up(block_bytes * static_cast<size_t>(matrix.num_blocks), kCacheLine);
-    matrix.tiles.reset(matrix.tile_bytes * static_cast<size_t>(matrix.num_tiles()));
+    matrix.pairs.reset(matrix.block_bytes() * static_cast<size_t>(matrix.num_blocks) * static_cast<size_t>(matrix.num_pairs()));
     if (is_quantised(rows.format))
         pack_quantised(rows, matrix);
     else
