@@ -49,7 +49,7 @@ class DaemonConfig:
     host: str = _option("127.0.0.1", "ADDRESS", values.text, "address to listen on")
     port: int = _option(8000, "PORT", values.integer(0, 65_535), "port to listen on; 0 takes a free one")
     api_key: str = _option("", "KEY", values.text, "required as Bearer token on /v1/; better set in the environment")
-    dtype: str = _option("auto", "NAME", values.one_of("auto", "float32"), "compute and KV type")
+    dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")
     block_size: int = _option(16, "TOKENS", values.integer(1, 1024), "tokens per KV block")
