@@ -111,9 +111,11 @@ class ModelRunner:
         """Draw each emitting row's token and append it to its request; a row without finite logits draws none."""
         emitted: list[tuple[int, str, int, int]] = []
         outputs: list[TokenOutput] = []
-        for row, hidden, logits in zip(emitting, output.hidden.numpy(), output.logits.numpy(), strict=True):
+        statistics = output.statistics or (None,) * len(emitting)
+        arrays = (output.hidden.numpy(), output.logits.numpy())
+        for row, hidden, logits, of_row in zip(emitting, *arrays, statistics, strict=True):
             request = row.request
-            draw = draw_token(logits, request.sampling, request.history())
+            draw = draw_token(logits, request.sampling, request.history(), of_row)
             flag = FinishFlag.ERROR
             if draw.is_finite:
                 flag = FinishFlag.STOP if request.takes(draw.token_id) else FinishFlag.NONE

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.core.sampling_params import SamplingParams
 from engine.execution.philox import uniform
+from kernels.backend import RowStatistics
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -54,23 +55,53 @@ class History(NamedTuple):
 NO_DRAW = Draw(False, 0, 0.0, ())
 
 
-def draw_token(logits: Floats, sampling: SamplingParams, history: History) -> Draw:
-    """The next token. `logits` [vocab_size] float32 is left as it is; the position is the length of the output."""
-    if not np.isfinite(logits).all():
+def draw_token(
+    logits: Floats, sampling: SamplingParams, history: History, statistics: RowStatistics | None = None
+) -> Draw:
+    """The next token. `logits` [vocab_size] float32 is left as it is; the position is the length of the output.
+
+    statistics   the backend's, of this row, where it makes them: a plain greedy draw then reads no logit at all. All
+                 rows of a backend have them or none, for their sum has an order of its own.
+    """
+    statistics = statistics or row_statistics(logits)
+    if not statistics.is_finite:
         return NO_DRAW
-    adjusted = _adjusted(logits, sampling, history)
-    if adjusted.max() == -np.inf:  # every token is banned
-        return NO_DRAW
-    if sampling.temperature <= 0.0:
-        token_id = int(adjusted.argmax())
+    log_total = math.log(statistics.total)
+    if _is_plainly_greedy(sampling, history):
+        token_id, logit = statistics.highest_id, statistics.highest
     else:
-        token_id = _drawn(adjusted, sampling, len(history.output))
-    shift, log_total = _log_normaliser(logits)
+        adjusted = _adjusted(logits, sampling, history)
+        if adjusted.max() == -np.inf:  # every token is banned
+            return NO_DRAW
+        greedy = sampling.temperature <= 0.0
+        token_id = int(adjusted.argmax()) if greedy else _drawn(adjusted, sampling, len(history.output))
+        logit = float(logits[token_id])
     return Draw(
         True,
         token_id,
-        _logprob(logits[token_id], shift, log_total),
-        _top_logprobs(logits, sampling.num_logprobs, shift, log_total),
+        _logprob(logit, statistics.highest, log_total),
+        _top_logprobs(logits, sampling.num_logprobs, statistics.highest, log_total),
+    )
+
+
+def row_statistics(logits: Floats) -> RowStatistics:
+    """What `draw_token` asks of a whole row, for a backend that does not make it; the sum is taken in float64."""
+    if not np.isfinite(logits).all():
+        return RowStatistics(0, 0.0, 0.0, 0)
+    highest_id = int(logits.argmax())
+    highest = logits[highest_id]
+    return RowStatistics(highest_id, float(np.exp(logits - highest).sum(dtype=np.float64)), float(highest), 1)
+
+
+def _is_plainly_greedy(sampling: SamplingParams, history: History) -> bool:
+    """Nothing changes the logits and the highest one is taken."""
+    return (
+        sampling.temperature <= 0.0
+        and not history.logit_bias
+        and not history.banned
+        and sampling.repetition_penalty == 1.0
+        and not sampling.presence_penalty
+        and not sampling.frequency_penalty
     )
 
 
@@ -152,20 +183,14 @@ def _nucleus(weights: Doubles, ids: TokenIds, top_p: float) -> TokenIds:
 # ── log-probabilities ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _log_normaliser(logits: Floats) -> tuple[np.float32, float]:
-    """Highest logit, and the logarithm of the sum of exp(logit - highest); summed in float64."""
-    shift = logits.max()
-    return shift, math.log(float(np.exp(logits - shift).sum(dtype=np.float64)))
-
-
-def _logprob(logit: np.float32, shift: np.float32, log_total: float) -> float:
+def _logprob(logit: float, highest: float, log_total: float) -> float:
     """Rounded to float32, as it is reported and recorded."""
-    return float(np.float32(np.float64(logit) - float(shift) - log_total))
+    return float(np.float32(logit - highest - log_total))
 
 
-def _top_logprobs(logits: Floats, count: int, shift: np.float32, log_total: float) -> tuple[tuple[int, float], ...]:
+def _top_logprobs(logits: Floats, count: int, highest: float, log_total: float) -> tuple[tuple[int, float], ...]:
     if count <= 0:
         return ()
-    logprobs = (logits.astype(np.float64) - float(shift) - log_total).astype(np.float32)
+    logprobs = (logits.astype(np.float64) - highest - log_total).astype(np.float32)
     ids = _likeliest(logprobs, np.arange(len(logprobs)), count)  # as reported: rounding can make two equal
     return tuple([(int(token_id), float(logprobs[token_id])) for token_id in ids])
