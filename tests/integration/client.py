@@ -61,6 +61,10 @@ class Stream:
         return "".join(self.deltas)
 
     @property
+    def wants_token_ids(self) -> bool:
+        return bool(self._body.get("return_token_ids"))
+
+    @property
     def request_id(self) -> str:
         """As it was sent, or as it was answered."""
         return self._headers.get("X-Request-Id") or self.headers.get("x-request-id", "")

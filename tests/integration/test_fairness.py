@@ -11,8 +11,8 @@ from tests.integration.served import Served, serve
 from tests.integration.trace import Life, Trace, check_steps, limits_of, trace_of
 
 BUDGET = 64
-NUM_OUTPUT_TOKENS = 40
-NUM_PROMPTS = 15  # of 200 tokens, one with each token of the stream: three times what the budget can prefill
+NUM_OUTPUT_TOKENS = 30
+NUM_PROMPTS = 10  # of 200 tokens, one with each token of the stream: three times what the budget can prefill
 
 
 def test_a_steady_flow_of_new_prompts_does_not_stop_a_running_stream(tmp_path: Path) -> None:

@@ -119,20 +119,22 @@ def variants(reference: Reference) -> list[Variant]:
 
 async def check_variant(client: Client, path: str, reference: Reference, variant: Variant) -> None:
     body = question(path, ALPHABET, NUM_TOKENS, **variant.fields)
-    plain, streamed = await asyncio.gather(client.ask(body, path=path), client.ask({**body, **WITH_USAGE}, path=path))
-    so_far = ""
-    for delta in streamed.deltas:
-        so_far += delta
-        assert variant.text.startswith(so_far), "a delta goes beyond what the answer is"
-    for answer in (plain, streamed):
+    plain, streamed, bare = await asyncio.gather(
+        client.ask(body, path=path),
+        client.ask({**body, **WITH_USAGE}, path=path),
+        client.ask({**body, **WITH_USAGE, "return_token_ids": False}, path=path),  # held tokens make no chunks
+    )
+    for answer in (plain, streamed, bare):
         assert answer.text == variant.text
         assert answer.finish_reason == variant.finish_reason
         assert answer.usage is not None
-        assert answer.usage["completion_tokens"] == len(answer.token_ids) == variant.num_tokens
-    assert streamed.usage is not None
-    assert plain.usage is not None
-    assert without_cache(streamed.usage) == without_cache(plain.usage)
-    assert streamed.is_done
+        assert answer.usage["completion_tokens"] == variant.num_tokens
+    assert len(plain.token_ids) == len(streamed.token_ids) == variant.num_tokens
+    for stream in (streamed, bare):
+        assert stream.is_done
+        for num_deltas in range(len(stream.deltas)):
+            so_far = "".join(stream.deltas[:num_deltas])
+            assert variant.text.startswith(so_far), "a delta goes beyond what the answer is"
 
 
 # ── s10: characters made of several tokens stream as whole characters ────────────────────────────────────────────────
@@ -173,14 +175,20 @@ async def check_cut_short(client: Client, whole: Stream, num_tokens: int) -> Non
 
 
 async def check_streamed(client: Client, path: str, plain_text: str, num_tokens: int, **fields: Any) -> None:
-    streamed = await client.ask(question(path, MANY_BYTES, num_tokens, **fields, **WITH_USAGE), path=path)
-    assert streamed.text == plain_text
-    assert streamed.usage is not None
-    assert streamed.usage["completion_tokens"] == len(streamed.token_ids) == num_tokens
+    body = question(path, MANY_BYTES, num_tokens, **WITH_USAGE)
+    streamed, bare = await asyncio.gather(
+        client.ask({**body, **fields}, path=path),
+        client.ask({**body, "return_token_ids": False}, path=path),  # a token without text makes no chunk
+    )
+    assert len(streamed.token_ids) == num_tokens
     assert sum(map(num_logprobs, streamed.events)) == num_tokens
-    assert UNFINISHED not in streamed.text[:-1], "only the last character may be one that the budget cut"
-    for line in streamed.lines:
-        line.decode("utf-8")
+    for stream in (streamed, bare):
+        assert stream.text == plain_text
+        assert stream.usage is not None
+        assert stream.usage["completion_tokens"] == num_tokens
+        assert UNFINISHED not in stream.text[:-1], "only the last character may be one that the budget cut"
+        for line in stream.lines:
+            line.decode("utf-8")
 
 
 def num_logprobs(event: dict[str, Any]) -> int:
@@ -203,8 +211,3 @@ def texts_after_each_token(answer: Stream) -> list[str]:
     logprobs = answer.answer["choices"][0]["logprobs"]
     tokens = logprobs.get("tokens") or [entry["token"] for entry in logprobs["content"]]
     return ["".join(tokens[: count + 1]) for count in range(len(tokens))]
-
-
-def without_cache(usage: dict[str, Any]) -> dict[str, Any]:
-    """Which of two equal requests finds the other's prompt in the cache is their race."""
-    return {name: value for name, value in usage.items() if name != "prompt_tokens_details"}
