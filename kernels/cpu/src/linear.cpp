@@ -92,21 +92,27 @@ template <Format F, int R, int C>
 inline void add_block(const Place& at, const Rows& rows, Floats (&totals)[R][C]) {
     Ints sums[R][C];
     if constexpr (F == Format::Q4_0 || F == Format::Q4_1 || F == Format::Q4_K) {
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
             for (int c = 0; c < C; ++c)
                 sums[r][c] = F == Format::Q4_0 ? broadcast_int(-8 * rows.scales[rows.scale_stride * r].sum) : zero_ints();
         dot_nibbles(at, rows, sums);
         add_scaled(at, rows, 0, F != Format::Q4_K, sums, totals);
         if constexpr (F != Format::Q4_0) add_minima(at, rows, F != Format::Q4_K, totals);
     } else if constexpr (F == Format::Q8_0) {
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
             for (int c = 0; c < C; ++c) sums[r][c] = start_biased(rows.scales[rows.scale_stride * r].sum);
         dot_bytes(at, rows, 0, 8, sums);
         add_scaled(at, rows, 0, true, sums, totals);
     } else {  // Q6_K
         for (int half = 0; half < 2; ++half) {
+#pragma GCC unroll 8
             for (int r = 0; r < R; ++r) {
                 const int32_t first = rows.scales[rows.scale_stride * r].first_sum;
+#pragma GCC unroll 2
                 for (int c = 0; c < C; ++c)
                     sums[r][c] = start_biased(half == 0 ? first : rows.scales[rows.scale_stride * r].sum - first);
             }
@@ -118,7 +124,9 @@ inline void add_block(const Place& at, const Rows& rows, Floats (&totals)[R][C])
 
 template <int R, int C>
 inline void write_out(const Floats (&totals)[R][C], float* out, size_t stride, bool accumulate) {
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
         for (int c = 0; c < C; ++c) {
             float* place = out + stride * r + kTileOutputs * c;
             store(place, accumulate ? add(load(place), totals[r][c]) : totals[r][c]);
@@ -129,7 +137,9 @@ template <Format F, int R, int C>
 void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
                     bool accumulate) {
     Floats totals[R][C];
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
         for (int c = 0; c < C; ++c) totals[r][c] = zero_floats();
     const size_t first_block = inputs.block(first_row, 0);
     Rows rows{inputs.values + first_block * kBlockInputs, inputs.scales + first_block, static_cast<size_t>(inputs.stride),
@@ -162,7 +172,9 @@ template <Format F, int R, int C>
 void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
                 bool accumulate) {
     Floats totals[R][C], odd_totals[R][C];
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
         for (int c = 0; c < C; ++c) totals[r][c] = odd_totals[r][c] = zero_floats();
     const float* row = inputs.row(first_row);
     const uint8_t* pair = matrix.quants(tile);
@@ -178,7 +190,9 @@ void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, 
                 odd_totals[r][c] = fma(odd, broadcast(inputs_of_row[1]), odd_totals[r][c]);
             }
         }
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
         for (int c = 0; c < C; ++c) totals[r][c] = add(totals[r][c], odd_totals[r][c]);
     write_out<R, C>(totals, out, stride, accumulate);
 }
