@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kSpinBetweenProgramsNs = 30'000;  // the daemon wants the core between two steps
 constexpr int64_t kSpinWithinPhaseNs = 50'000;      // an item takes a few microseconds
 constexpr int64_t kStallNs = 250'000;               // nobody waits so long for an item whose thread has a core
-constexpr int64_t kStallsAreRelatedNs = 50'000'000;
+constexpr int kBadRunsInARow = 3;
 constexpr int64_t kFirstAloneNs = 25'000'000;
 constexpr int64_t kLongestAloneNs = 800'000'000;
 
@@ -134,13 +134,14 @@ void Team::add(Work work, int layer, int num_items) {
 
 void Team::run() {
     const bool alone = num_taking_part_ == 1;
-    const int64_t stalls_before = num_stalls();
+    const int64_t started_ns = num_threads_ > 1 ? now_ns() : 0;
+    stalled_ns_ = 0;
     if (!alone) {
         published_.store(epoch_, std::memory_order_seq_cst);
         if (num_asleep_.load(std::memory_order_seq_cst) > 0) wake_all(published_);
     }
     work_through(0, epoch_);
-    if (num_threads_ > 1) judge_run(stalls_before, alone);
+    if (num_threads_ > 1) judge_run(now_ns() - started_ns, alone);
 }
 
 void Team::help(int thread) {
@@ -180,7 +181,7 @@ bool Team::work_through(int thread, uint32_t epoch) {
             phase.num_done.fetch_add(num_done, std::memory_order_seq_cst);
             if (num_waiting_.load(std::memory_order_seq_cst) > 0) wake_all(phase.num_done);
         }
-        if (!wait_for_phase(phase, epoch)) return false;
+        if (!wait_for_phase(phase, thread, epoch)) return false;
         if (thread == 0 && measure) {
             const int64_t now = now_ns();
             phase_ns[static_cast<size_t>(index)] = now - started_ns;
@@ -198,47 +199,46 @@ int Team::take(int phase, int thread, uint32_t epoch) {
     return item;
 }
 
-bool Team::wait_for_phase(Phase& phase, uint32_t epoch) {
-    int64_t started_ns = 0;
-    bool is_stall_counted = false;
+bool Team::wait_for_phase(Phase& phase, int thread, uint32_t epoch) {
+    int64_t started_ns = 0, waited_ns = 0;
     for (int spins = 1;; ++spins) {
         const uint32_t num_done = phase.num_done.load(std::memory_order_acquire);
         if (phase.epoch.load(std::memory_order_acquire) != epoch) return false;
-        if (num_done == phase.num_items.load(std::memory_order_relaxed)) return true;
+        if (num_done == phase.num_items.load(std::memory_order_relaxed)) break;
         pause();
         if (spins % 64 != 0) continue;
         const int64_t now = now_ns();
         if (started_ns == 0) started_ns = now;
-        if (!is_stall_counted && now - started_ns > kStallNs) {
-            num_stalls_.fetch_add(1, std::memory_order_relaxed);
-            is_stall_counted = true;
-        }
-        if (now - started_ns < kSpinWithinPhaseNs) continue;
+        waited_ns = now - started_ns;
+        if (waited_ns < kSpinWithinPhaseNs) continue;
         num_waiting_.fetch_add(1, std::memory_order_seq_cst);
         sleep_while(phase.num_done, num_done, 1'000'000);
         num_waiting_.fetch_sub(1, std::memory_order_seq_cst);
     }
+    if (waited_ns > kStallNs) {
+        num_stalls_.fetch_add(1, std::memory_order_relaxed);
+        if (thread == 0) stalled_ns_ += waited_ns;
+    }
+    return true;
 }
 
 bool Team::should_run_alone() { return alone_for_ns_ > 0 && now_ns() < alone_until_ns_; }
 
-// Two stalls close together: the other core is not ours. Alone for a while, twice as long each time it happens again
-// soon after; forgotten after as long a time without.
-void Team::judge_run(int64_t stalls_before, bool alone) {
+// Alone the caller has about half the speed, so company is worth its stalls until they eat up that much. After some such
+// runs in a row: alone for a while, twice as long where the next try is as bad, and as before once a try is good.
+void Team::judge_run(int64_t duration_ns, bool alone) {
     if (alone) {
         ++num_solo_runs_;
         return;
     }
-    if (num_stalls() == stalls_before) {
-        if (alone_for_ns_ > 0 && now_ns() > alone_until_ns_ + alone_for_ns_ + kStallsAreRelatedNs) alone_for_ns_ = 0;
+    if (2 * stalled_ns_ < duration_ns) {
+        num_bad_runs_ = 0;
+        alone_for_ns_ = 0;
         return;
     }
-    const int64_t now = now_ns();
-    const bool is_related = now - last_stall_ns_ < kStallsAreRelatedNs || alone_for_ns_ > 0;
-    last_stall_ns_ = now;
-    if (!is_related) return;
+    if (++num_bad_runs_ < kBadRunsInARow && alone_for_ns_ == 0) return;
     alone_for_ns_ = alone_for_ns_ == 0 ? kFirstAloneNs : alone_for_ns_ * 2 > kLongestAloneNs ? kLongestAloneNs : alone_for_ns_ * 2;
-    alone_until_ns_ = now + alone_for_ns_;
+    alone_until_ns_ = now_ns() + alone_for_ns_;
 }
 
 }  // namespace reprise

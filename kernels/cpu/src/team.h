@@ -7,8 +7,8 @@
 // so that the kernel can give it the core that waits.
 //
 // A static split with a barrier lets each such loss stop everybody: with one busy neighbour on two cores a peer's pool
-// keeps 0.12 of its quiet throughput. Here, when waits repeat, the caller works alone for a while, leaving the other core
-// to the neighbour, and tries again later.
+// keeps 0.12 of its quiet throughput. Here, when such waits take up half of the time, the caller works alone for a while,
+// leaving the other core to the neighbour, and tries again later.
 //
 // Which thread does an item changes no bit of its result; the clock is read for these waits only.
 #pragma once
@@ -54,10 +54,10 @@ private:
     void help(int thread);
     bool work_through(int thread, uint32_t epoch);
     int take(int phase, int thread, uint32_t epoch);
-    bool wait_for_phase(Phase& phase, uint32_t epoch);
+    bool wait_for_phase(Phase& phase, int thread, uint32_t epoch);
     uint32_t wait_for_program(uint32_t last_epoch);
     bool should_run_alone();
-    void judge_run(int64_t stalls_before, bool alone);
+    void judge_run(int64_t duration_ns, bool alone);
 
     const int num_threads_;
     const int max_phases_;
@@ -74,7 +74,9 @@ private:
     alignas(64) std::atomic<int> num_waiting_{0};     // asleep within a phase
     std::atomic<int64_t> num_stalls_{0};
 
-    int64_t alone_until_ns_ = 0, alone_for_ns_ = 0, last_stall_ns_ = 0;
+    int64_t stalled_ns_ = 0;  // of the caller, in the program being run
+    int64_t alone_until_ns_ = 0, alone_for_ns_ = 0;
+    int num_bad_runs_ = 0;
     int64_t num_solo_runs_ = 0;
 
     std::vector<std::thread> helpers_;
