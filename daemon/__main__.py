@@ -15,6 +15,7 @@ from typing import Any
 
 from daemon.config import DaemonConfig, InvalidOption, default_text, flag_name, read_config, unknown_variables
 from engine.core.errors import EngineError
+from engine.text.model_source import DEFAULT_MODEL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         add_verbs(subparsers)
         add_bench(subparsers)
+        _add_doctor(subparsers)
     parsed = parser.parse_args(given)
     code: int = parsed.run(parsed)
     return code
@@ -55,6 +57,31 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             kind["nargs"] = "+"
         parser.add_argument(f"--{flag_name(option)}", help=meaning.replace("%", "%%"), **kind)
     parser.set_defaults(run=_serve)
+
+
+def _add_doctor(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="what this machine can run, and whether the bits hold here",
+        description="Load the model as the engine would and prove that company, chunking, placement and threads "
+        "change no bit on this machine. Exit codes: 0 they do not, 1 they do, 2 it cannot be loaded.",
+    )
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="as for serve (default: %(default)s)")
+    parser.add_argument("--backend", default="auto", help="as for serve (default: %(default)s)")
+    parser.add_argument("--dtype", default="auto", help="as for serve (default: %(default)s)")
+    parser.add_argument("--num-threads", type=int, default=0, help="0: the usable cores")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from engine.doctor import run
+
+    try:
+        return run(parsed)
+    except EngineError as error:
+        print(f"reprise doctor: {error}", file=sys.stderr)
+        return 2
 
 
 def _serve(parsed: argparse.Namespace) -> int:

@@ -16,6 +16,11 @@ _BLOCK_SIZE = 4
 _NUM_TOKENS = 12
 _NUM_BLOCKS = 8
 _PROBE_ROWS = 16
+_MOST_ROWS = 64
+_WIDE = 8192  # outputs beyond which fewer row counts are tried: a head's cost as much as all layers' together
+_HEAD_ROW_COUNTS = (1, 2, 3, 4, 7, 16, 17, 33)
+_LONG_TOKENS = 600  # three splits of 256 keys
+_LAST_ROWS = 8  # of them, whose logits are compared: 8 × 49152 values for a small vocabulary
 
 _Piece = tuple[int, int, int]  # sequence, first position, end position
 _COMPANY_TABLE, _ALONE_TABLE, _OTHER_TABLE = (0, 1), (2, 3, 4), (6, 7, 5)
@@ -47,6 +52,19 @@ def run_self_test(backend: Backend, num_threads: int) -> SelfTestReport:
     return SelfTestReport(tally.num_compared, tuple(tally.failures))
 
 
+def run_thorough_test(backend: Backend, num_threads: int) -> SelfTestReport:
+    """What `run_self_test` compares, and more of it: 1 to 64 rows, unaligned rows, several splits, many chunkings.
+
+    It takes some seconds; `reprise doctor` is for it.
+    """
+    tally = _Tally()
+    _check_linear(backend, tally)
+    _check_row_counts(backend, tally)
+    _check_sequence(backend, num_threads, tally)
+    _check_long_sequence(backend, num_threads, tally)
+    return SelfTestReport(tally.num_compared, tuple(tally.failures))
+
+
 class _Tally:
     def __init__(self) -> None:
         self.num_compared = 0
@@ -71,6 +89,44 @@ def _check_linear(backend: Backend, tally: _Tally) -> None:
             tally.compare(f"{probe.name}: row {row} alone", together[row : row + 1], probe.apply(rows[row : row + 1]))
 
 
+def _check_row_counts(backend: Backend, tally: _Tally) -> None:
+    """Any number of rows up to 64 at once, taken from any place, lying at any address."""
+    for probe in backend.linear_probes():
+        rows = hashed_rows(_MOST_ROWS, probe.num_inputs)
+        together = probe.apply(rows)
+        is_head = together.shape[1] > _WIDE
+        for count in _HEAD_ROW_COUNTS if is_head else range(1, _MOST_ROWS):
+            first = count * 5 % (_MOST_ROWS - count + 1)
+            some = rows[first : first + count]
+            tally.compare(f"{probe.name}: {count} rows", together[first : first + count], probe.apply(some))
+        for shift in (1, 3):  # floats by which the rows' memory is moved out of every vector's alignment
+            memory = torch.zeros(rows.numel() + shift)
+            unaligned = memory[shift:].view(rows.shape).copy_(rows)
+            tally.compare(f"{probe.name}: rows {4 * shift} bytes off", together, probe.apply(unaligned))
+
+
+def _check_long_sequence(backend: Backend, num_threads: int, tally: _Tally) -> None:
+    """A sequence over several attention splits, in one chunk and in many, decoded, and on every number of threads."""
+    num_blocks = -(-_LONG_TOKENS // _BLOCK_SIZE)
+    forwards, backwards = tuple(range(num_blocks)), tuple(reversed(range(num_blocks)))
+
+    def logits(table: tuple[int, ...], chunk: int) -> torch.Tensor:
+        starts = range(0, _LONG_TOKENS, chunk)
+        steps = [[(0, start, min(start + chunk, _LONG_TOKENS))] for start in starts]
+        return _sequence_logits(backend, table, steps, num_blocks, num_last=_LAST_ROWS)
+
+    expected = logits(forwards, _LONG_TOKENS)
+    for chunk in (1, 7, 33, 64, 97, 256):
+        tally.compare(f"{_LONG_TOKENS} tokens in chunks of {chunk}", expected, logits(backwards, chunk))
+    for count in range(1, num_threads + 1):
+        backend.set_num_threads(count)
+        try:
+            on_some_threads = logits(forwards, 64)
+        finally:
+            backend.set_num_threads(num_threads)
+        tally.compare(f"{_LONG_TOKENS} tokens on {count} of {num_threads} threads", expected, on_some_threads)
+
+
 def _check_sequence(backend: Backend, num_threads: int, tally: _Tally) -> None:
     """One sequence, alone in one chunk; then in company, in two chunks and other blocks; then on one thread."""
     expected = _sequence_logits(backend, _ALONE_TABLE, [[(0, 0, _NUM_TOKENS)]])
@@ -85,16 +141,26 @@ def _check_sequence(backend: Backend, num_threads: int, tally: _Tally) -> None:
         tally.compare("a sequence on one thread", expected, on_one_thread)
 
 
-def _sequence_logits(backend: Backend, table: tuple[int, ...], steps: list[list[_Piece]]) -> torch.Tensor:
-    """Logits of the rows of sequence 0 over `steps`, in a small KV memory of their own."""
-    shape = backend.kv_shape(_NUM_BLOCKS, _BLOCK_SIZE)
+def _sequence_logits(
+    backend: Backend,
+    table: tuple[int, ...],
+    steps: list[list[_Piece]],
+    num_blocks: int = _NUM_BLOCKS,
+    num_last: int = _LONG_TOKENS,
+) -> torch.Tensor:
+    """Logits of sequence 0's rows over `steps`, the last `num_last` of them, in a KV memory of their own."""
+    shape = backend.kv_shape(num_blocks, _BLOCK_SIZE)
+    first_wanted = max(end for step in steps for _sequence, _start, end in step) - num_last
     keys, values = (torch.zeros(shape, dtype=backend.kv_dtype) for _ in range(2))
     tables = {0: table, 1: _COMPANY_TABLE}
     logits = []
     for step in steps:
         rows = [
             SequenceRows(
-                _tokens(backend, sequence, start, end), start, tables[sequence], 0 if sequence else end - start
+                _tokens(backend, sequence, start, end),
+                start,
+                tables[sequence],
+                0 if sequence else max(0, end - max(start, first_wanted)),
             )
             for sequence, start, end in step
         ]

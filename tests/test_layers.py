@@ -25,7 +25,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "replay.model_runs": ("replay", "recorder", "engine", "kernels"),
     "daemon": ("daemon", "recorder", "engine.core", "engine.protocol", "engine.config", "engine.clock", "engine.text"),
     "daemon.bench": ("daemon.bench", "engine.clock", "engine.core.errors"),  # a client: it knows no server of ours
-    "daemon.__main__": ("daemon", "replay", "engine.core", "engine.text"),
+    "engine.doctor": ("engine", "kernels"),
+    "daemon.__main__": ("daemon", "replay", "engine.core", "engine.text", "engine.doctor"),
 }
 HEAVY = ("torch", "triton", "transformers")
 FREE_OF_HEAVY = ("engine.core", "engine.text", "engine.protocol", "engine.config", "recorder", "daemon", "replay")

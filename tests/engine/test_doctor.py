@@ -1,0 +1,49 @@
+"""`reprise doctor` says what runs here, and would say where a bit does not hold."""
+
+import json
+
+import pytest
+import torch
+
+from daemon.__main__ import main
+from engine.execution.model import Model
+from kernels.backend import StepBatch, StepOutput
+from kernels.cpu.backend import CpuBackend
+from kernels.selftest import run_thorough_test
+
+
+def test_doctor_shows_that_the_bits_hold_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["holds"]
+    assert report["num_compared"] >= 5_000_000
+    assert report["info"]["numerics_class"]
+
+
+def test_doctor_names_what_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--model", "no-such-model"]) == 2
+    assert "no-such-model" in capsys.readouterr().err
+
+
+class _Batched:
+    """A backend whose last bit depends on how many rows are computed together."""
+
+    def __init__(self, backend: CpuBackend) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._backend, name)
+
+    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+        output = self._backend.forward(batch, keys, values)
+        if len(batch.token_ids) == 33 and output.logits.numel():
+            output.logits.view(torch.int32)[0, 0] ^= 1
+        return output
+
+
+def test_a_bit_that_follows_the_chunk_size_is_found(default_model: Model) -> None:
+    backend = CpuBackend(2)
+    backend.load(default_model.parameters, 1024)
+    report = run_thorough_test(_Batched(backend), 2)  # type: ignore[arg-type]
+    assert [failure for failure in report.failures if "chunks of 33" in failure]
+    assert not [failure for failure in report.failures if "chunks of 64" in failure]
