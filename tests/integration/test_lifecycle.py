@@ -233,7 +233,7 @@ def test_an_engine_that_is_killed_is_replaced_and_its_requests_are_told(tmp_path
         assert after["choices"][0]["token_ids"] == streams[0].token_ids[:4], "the new engine draws the same tokens"
         check_daemon(daemon)
         assert daemon.get("/health").json()["num_engine_restarts"] == 1
-    check_recording(daemon.recording)
+    check_recording(daemon.recording, execute=True)
     trace = trace_of(daemon)
     (restarted,) = [entry.event for entry in trace.entries if isinstance(entry.event, ExecutorRestarted)]
     assert sorted(request_id for _number, request_id, _prompt, _output in restarted.lost) == ["a", "b", "queued"]

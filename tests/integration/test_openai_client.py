@@ -1,5 +1,6 @@
 """The API as the official Python client sees it: its types parse every answer, its exceptions name what is wrong."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,9 @@ import pytest
 from openai import OpenAI
 
 from engine.core.decisions import FinishReason
-from recorder.reader import Recording
-from tests.integration.aftermath import check_recording, ends_of, wait_idle
+from tests.integration.aftermath import check_recording, wait_idle
 from tests.integration.daemon_process import MODEL, DaemonProcess
-from tests.integration.trace import trace_of
+from tests.integration.trace import until_ended
 
 API_KEY = "a-key-for-tests"
 MESSAGES: Any = [{"role": "user", "content": "Name three rivers."}]
@@ -253,7 +253,6 @@ def test_a_client_that_leaves_ends_its_request(client: OpenAI, daemon: DaemonPro
         for _ in range(4):
             next(iter(stream))
     wait_idle(daemon)
-    life = trace_of(daemon)[request_id]
-    assert life.finish.reason == FinishReason.CANCELLED
-    assert 1 <= life.finish.num_output_tokens < 500, "it went on for nobody"
-    assert len(ends_of(list(Recording.open(daemon.recording).entries()))[request_id]) == 1
+    finish = asyncio.run(until_ended(daemon, request_id))[request_id].finish
+    assert finish.reason == FinishReason.CANCELLED
+    assert 1 <= finish.num_output_tokens < 500, "it went on for nobody"
