@@ -13,8 +13,8 @@ from tests.integration.client import Stream, completion
 from tests.integration.served import Served, serve
 from tests.integration.trace import Trace, until_ended, until_recorded
 
-MIN_ACTIVE, MAX_ACTIVE = 24, 400  # output tokens of the active request: what two seconds give, whatever the speed
-ACTIVE_SECONDS = 2.0
+MIN_ACTIVE, MAX_ACTIVE = 24, 200  # output tokens of the active request: what a second gives, whatever the speed
+ACTIVE_SECONDS = 1.0
 LEAVERS_COME_AT = 3  # tokens of the active request
 MAX_SILENCE_NS = 1_000_000_000
 
