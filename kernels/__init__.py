@@ -2,8 +2,8 @@
 
 Read in this order: `backend.py` (what a backend is given and gives back), `stored_tensor.py` (weights as they lie in
 their files), `reference.py` and `reference_attention.py` (the meaning of each operation, in plain torch),
-`dispatch.py` (chooses a backend once, at start), `selftest.py` (proves row, chunk and thread invariance on this
-machine), `numeric_environment.py` (what must be set before torch is imported).
+`cpu/` (the native backend), `dispatch.py` (chooses a backend once, at start), `selftest.py` (proves row, chunk and
+thread invariance on this machine), `numeric_environment.py` (what must be set before torch is imported).
 
 It may import nothing else of ours. It must not know requests, tokens' text, the scheduler, or the clock. This file
 imports no torch, so that `numeric_environment` can be reached before torch is loaded.

@@ -1,7 +1,8 @@
 """The core: a pure state machine that decides who runs, who waits and who gives way.
 
 Read in this order: `events.py` (what can happen), `decisions.py` (what can be decided), `request.py` (one request's
-life), `kv_cache.py` (blocks), `scheduler.py` (the core itself: one entry, `handle`), `policies/`, `limits.py`.
+life), `kv_cache.py` (blocks), `waiting.py` (the queue), `planner.py` (one planning pass), `scheduler.py` (the core
+itself: one entry, `handle`), `policies/`, `limits.py`.
 Beside it lie `sampling_params.py` and `contents.py` (carried, never read here) and `vocabulary.py` (kind numbers).
 
 It may import nothing else of ours, and must not know clocks, entropy, files, sockets, torch, or any token.

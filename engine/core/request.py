@@ -93,10 +93,6 @@ class Request:
         """1 while decoding, more while a prefill (first or again) is going on."""
         return self.num_prompt_tokens + self.num_output_tokens - self.num_computed_tokens
 
-    @property
-    def was_admitted(self) -> bool:
-        return self.status is not Status.WAITING
-
     def apply(self, decision: Decision) -> None:
         """Take the transition that `decision` stands for; one that the table lacks is a bug of ours."""
         following = TRANSITIONS[self.status].get(type(decision))
