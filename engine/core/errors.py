@@ -16,6 +16,13 @@ class UnknownPolicy(EngineError):
         super().__init__(f"scheduling policy {name!r} is not known: choose one of {', '.join(known)}")
 
 
+class UnknownPhases(EngineError):
+    """No way of mixing prefill and decode has this name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"scheduling phases {name!r} are not known: choose one of {', '.join(known)}")
+
+
 class ModelError(EngineError):
     """The model files cannot be served: what is wrong with them, and what to do."""
 

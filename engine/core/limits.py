@@ -24,6 +24,7 @@ class Limits:
     scheduling_policy       name of a policy in `policies/`
     enable_prefix_caching   look prompts up in, and keep finished blocks for, the prefix index
     priority_aging_ns       `priority` policy: one class counts as much as so much earlier arrival
+    scheduling_phases       name of a way to share a step between prefill and decode, in `phases/`
     """
 
     block_size: int = 16
@@ -35,6 +36,7 @@ class Limits:
     scheduling_policy: str = "fcfs"
     enable_prefix_caching: bool = True
     priority_aging_ns: int = 10_000_000_000
+    scheduling_phases: str = "chunked"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

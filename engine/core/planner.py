@@ -1,9 +1,10 @@
 """The planning pass: who computes what in the next step, who gives way, who is let in, and why the others wait.
 
-One pass: 1. each running request gets its share of the token budget and the blocks for it; when blocks run out a
-victim of the policy's choice is preempted, and leaves the step if it was already placed in it. 2. Unless somebody was
-preempted, the waiting are admitted in order while places, budget and blocks last; an admitted request gets blocks for
-all of its known tokens, so a prefill under way never waits for blocks. 3. Whoever waits for a new reason is told.
+One pass: 1. the running get their rows: each decode its token and the block for it, each prefill its part of what the
+phases leave to prefills; when blocks run out a victim of the policy's choice is preempted, and leaves the step if it
+was already placed in it. 2. Unless somebody was preempted, the waiting are admitted in order while places, budget and
+blocks last; an admitted request gets blocks for all of its known tokens, so a prefill under way never waits for
+blocks. 3. Whoever waits for a new reason is told.
 """
 
 from engine.core.decisions import (
@@ -20,6 +21,7 @@ from engine.core.decisions import (
 )
 from engine.core.kv_cache import BlockPool
 from engine.core.limits import Limits
+from engine.core.phases.interface import Phases, StepShare
 from engine.core.policies.interface import Policy
 from engine.core.request import Request, Status
 from engine.core.waiting import WaitingQueue
@@ -28,9 +30,10 @@ from engine.core.waiting import WaitingQueue
 class Planner:
     """Owns the running and the waiting; shares the pool with the core."""
 
-    def __init__(self, limits: Limits, policy: Policy, pool: BlockPool) -> None:
+    def __init__(self, limits: Limits, policy: Policy, phases: Phases, pool: BlockPool) -> None:
         self.limits = limits
         self.policy = policy
+        self.phases = phases
         self.pool = pool
         self.running: list[Request] = []  # in order of admission
         self.waiting = WaitingQueue()
@@ -69,10 +72,18 @@ class Planner:
         """One pass. The last decision is the StepPlanned, unless there is nothing to compute."""
         if not self.running and not self.waiting:
             return []
+        decodes, prefills = self._running_by_phase()
+        share = self._share(decodes, prefills)
         self._step = _StepDraft()
         self._num_passes += 1
-        self._place_running()
+        if not share.decodes_wait:
+            self._place_decodes(decodes)
+        self._place_prefills(prefills, share.prefill_tokens)
         head_reason = self._admit_waiting()
+        if share.decodes_wait and not self._step.rows:  # no prefill can go on or begin: the step is the decodes' then
+            self._place_decodes(decodes)
+            self._place_prefills(prefills, share.prefill_tokens)
+            head_reason = self._admit_waiting()
         self._explain_waiting(head_reason)
         step = self._step
         if step.rows:
@@ -92,34 +103,58 @@ class Planner:
             len(self.running),
             len(self.waiting),
             self.pool.num_free,
-            self._budget_left(),
+            self.limits.max_num_batched_tokens - sum(step.rows.values()),
         )
         self._num_steps += 1
         return planned
-
-    def _budget_left(self) -> int:
-        return self.limits.max_num_batched_tokens - sum(self._step.rows.values())
 
     def _num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.limits.block_size)
 
     # ── 1. the running ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _place_running(self) -> None:
+    def _running_by_phase(self) -> tuple[list[Request], list[Request]]:
+        """Decodes in order of admission, prefills in order of their ranks."""
+        decodes: list[Request] = []
+        prefills: list[Request] = []
+        for request in self.running:
+            (decodes if request.num_uncomputed_tokens == 1 else prefills).append(request)
+        if len(prefills) > 1:
+            prefills.sort(key=_rank)
+        return decodes, prefills
+
+    def _share(self, decodes: list[Request], prefills: list[Request]) -> StepShare:
+        """A phase that is alone has the whole step."""
+        token_budget = self.limits.max_num_batched_tokens
+        if decodes and (prefills or self.waiting):
+            return self.phases.share(decodes, prefills, token_budget)
+        return StepShare(token_budget)
+
+    def _place_decodes(self, decodes: list[Request]) -> None:
         block_size, rows = self.limits.block_size, self._step.rows
-        for request, count in self.policy.split(self.limits.max_num_batched_tokens, self.running):
+        for request in decodes:
             if request.status is not Status.RUNNING:  # it has given way since
                 continue
-            num_tokens = request.num_computed_tokens + count
+            num_tokens = request.num_computed_tokens + 1
             if num_tokens <= len(request.block_table) * block_size:  # no block boundary is crossed: by far the most
-                rows[request] = count
+                rows[request] = 1
                 continue
             num_blocks = self._num_blocks_for(num_tokens)
             if num_blocks > self.limits.num_kv_blocks:  # even alone it would not fit: nobody is preempted for it
                 self._step.decisions.append(self.finish(request, FinishReason.KV_CACHE_EXHAUSTED))
                 continue
             if self._make_room(request, num_blocks - len(request.block_table)):
-                rows[request] = count
+                rows[request] = 1
+
+    def _place_prefills(self, prefills: list[Request], prefill_tokens: int) -> None:
+        """They have their blocks since they were admitted. What they leave is for those admitted in this pass."""
+        step = self._step
+        step.prefill_tokens_left = min(prefill_tokens, self.limits.max_num_batched_tokens - len(step.rows))
+        for request in prefills:
+            if step.prefill_tokens_left <= 0:
+                break
+            if request.status is Status.RUNNING:
+                step.place_prefill(request)
 
     def _make_room(self, request: Request, num_blocks: int) -> bool:
         """Give `request` so many more blocks, preempting for them; False when it had to give way itself."""
@@ -178,7 +213,7 @@ class Planner:
                 return DeferReason.PREEMPTION, num_needed
             if len(self.running) >= self.limits.max_num_seqs:
                 return DeferReason.MAX_NUM_SEQS, num_needed
-            if self._budget_left() <= 0:
+            if self._step.prefill_tokens_left <= 0:
                 return DeferReason.TOKEN_BUDGET, num_needed
             num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
             if num_short > 0:
@@ -223,7 +258,7 @@ class Planner:
         request.apply(admitted)
         self.running.append(request)
         self._step.decisions.append(admitted)
-        self._step.rows[request] = min(self._budget_left(), request.num_uncomputed_tokens)
+        self._step.place_prefill(request)
 
     # ── 3. the reasons ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -260,9 +295,19 @@ class _StepDraft:
         self.rows: dict[Request, int] = {}  # request → tokens to compute
         self.new_blocks: dict[int, list[int]] = {}
         self.evicted_blocks: list[int] = []
+        self.prefill_tokens_left = 0
         self.somebody_gave_way = False
+
+    def place_prefill(self, request: Request) -> None:
+        """As much of it as the step has left for prefills."""
+        count = self.rows[request] = min(self.prefill_tokens_left, request.num_uncomputed_tokens)
+        self.prefill_tokens_left -= count
 
     def forget(self, request: Request) -> None:
         """A victim leaves the step it was placed in."""
-        self.rows.pop(request, None)
+        self.prefill_tokens_left += self.rows.pop(request, 0)
         self.new_blocks.pop(request.number, None)
+
+
+def _rank(request: Request) -> tuple[int, ...]:
+    return request.rank

@@ -30,6 +30,7 @@ from engine.core.events import (
 )
 from engine.core.kv_cache import BlockPool
 from engine.core.limits import Limits
+from engine.core.phases.registry import make_phases
 from engine.core.planner import Planner
 from engine.core.policies.registry import make_policy
 from engine.core.request import Request
@@ -45,7 +46,7 @@ class Core:
         check_limits(limits)
         self.limits = limits
         self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
-        self.planner = Planner(limits, make_policy(limits), self.pool)
+        self.planner = Planner(limits, make_policy(limits), make_phases(limits), self.pool)
         self.requests: dict[int, Request] = {}
         self._live_ids: dict[str, int] = {}
         self._step_under_way: StepPlanned | None = None

@@ -39,7 +39,7 @@ class CoreMachine(RuleBasedStateMachine):
         policy=st.sampled_from(["fcfs", "priority"]),
         caching=st.booleans(),
     )
-    def start(self, spare_budget: int, policy: str, caching: bool, **sizes: int) -> None:
+    def start(self, spare_budget: int, policy: str, caching: bool, **sizes: Any) -> None:
         self.limits = Limits(
             **sizes,
             max_model_len=40,

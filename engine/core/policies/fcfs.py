@@ -6,7 +6,6 @@ only ever be passed over or preempted for older ones, of which there are finitel
 
 from collections.abc import Sequence
 
-from engine.core.policies.interface import decodes_first
 from engine.core.request import Request
 
 
@@ -21,6 +20,3 @@ class FirstComeFirstServed:
 
     def victims_for_admission(self, running: Sequence[Request], candidate: Request) -> list[Request]:
         return []
-
-    def split(self, token_budget: int, running: Sequence[Request]) -> list[tuple[Request, int]]:
-        return decodes_first(token_budget, running)

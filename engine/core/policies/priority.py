@@ -8,7 +8,6 @@ less urgent class that rank behind it.
 
 from collections.abc import Sequence
 
-from engine.core.policies.interface import decodes_first
 from engine.core.request import Request
 
 
@@ -27,6 +26,3 @@ class PriorityWithAging:
     def victims_for_admission(self, running: Sequence[Request], candidate: Request) -> list[Request]:
         allowed = [r for r in running if r.priority > candidate.priority and r.rank > candidate.rank]
         return sorted(allowed, key=lambda request: request.rank, reverse=True)
-
-    def split(self, token_budget: int, running: Sequence[Request]) -> list[tuple[Request, int]]:
-        return decodes_first(token_budget, running)
