@@ -1,17 +1,23 @@
 """What a backend is given and what it gives back: the seam behind which numbers are made.
 
 A step is one call: token ids, positions, block tables and slots in, hidden rows and logits out, so that a native
-library needs to be entered once per step. Whatever the backend, an output row's bits depend on that row's own tokens
+library needs to be entered once per step. All of them are numpy arrays, C-contiguous, so that a process whose backend
+needs no torch need not load it. Whatever the backend, an output row's bits depend on that row's own tokens
 and the weights alone: not on the other rows, its place among them, chunking, block ids, threads or memory placement.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from kernels.stored_tensor import StoredTensor
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+KVMemory = NDArray[Any]  # of the backend's kv_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +83,14 @@ class StepBatch:
     logit_rows             [num_logits]: rows whose logits are wanted, ascending
     """
 
-    token_ids: torch.Tensor
-    positions: torch.Tensor
-    slot_mapping: torch.Tensor
-    query_starts: torch.Tensor
-    context_lengths: torch.Tensor
-    block_tables: torch.Tensor
-    fresh_blocks: torch.Tensor
-    logit_rows: torch.Tensor
+    token_ids: Integers
+    positions: Integers
+    slot_mapping: Integers
+    query_starts: Integers
+    context_lengths: Integers
+    block_tables: Integers
+    fresh_blocks: Integers
+    logit_rows: Integers
 
 
 class RowStatistics(NamedTuple):
@@ -102,14 +108,15 @@ class RowStatistics(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """
+    """Valid until the backend is called again: it may keep the memory and write the next step's there.
+
     hidden       [num_logits, hidden_size] float32: the final normed rows, input of the head
     logits       [num_logits, vocab_size] float32; a row may be longer in memory
     statistics   one per row of logits; None: the backend leaves them to the sampler
     """
 
-    hidden: torch.Tensor
-    logits: torch.Tensor
+    hidden: Floats
+    logits: Floats
     statistics: tuple[RowStatistics, ...] | None = None
 
 
@@ -118,15 +125,18 @@ class LinearProbe(NamedTuple):
 
     name: str
     num_inputs: int
-    apply: Callable[[torch.Tensor], torch.Tensor]
+    apply: Callable[[Floats], Floats]
 
 
 class Backend(Protocol):
-    """One implementation of the decoder. Made once, loaded once, then called once per step from one thread."""
+    """One implementation of the decoder. Made once, loaded once, then called once per step from one thread.
+
+    kv_dtype   of keys and values as numpy has it: float32, or uint16 for bfloat16, which numpy has not
+    """
 
     name: str
     dtype: str
-    kv_dtype: torch.dtype
+    kv_dtype: np.dtype[Any]
     vocab_size: int
 
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
@@ -137,11 +147,11 @@ class Backend(Protocol):
         """Shape of the key memory, and of the value memory, zero at first; may hold more than `num_blocks` blocks."""
         ...
 
-    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+    def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         """Run one step; writes the rows' keys and values into their slots."""
         ...
 
-    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
         """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers."""
         ...
 

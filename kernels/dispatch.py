@@ -12,7 +12,6 @@ from typing import NamedTuple
 from kernels.backend import Backend, DecoderShape
 from kernels.cpu.backend import KV_DTYPES, CpuBackend, unsupported_reason
 from kernels.cpu.library import LibraryUnavailable
-from kernels.reference import ReferenceBackend
 
 
 class UnknownBackend(Exception):
@@ -64,6 +63,8 @@ def _cpu(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
 
 def _reference(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
     _require_dtype("reference", dtype, ("auto", "float32"))
+    from kernels.reference import ReferenceBackend  # torch with it, which nothing else needs
+
     return ReferenceBackend(num_threads)
 
 

@@ -1,4 +1,4 @@
-"""What decides bits from outside the process, set before torch is imported.
+"""What decides the reference backend's bits from outside the process, set before torch is imported.
 
 MKL, which multiplies torch's float32 matrices, picks its kernels by CPU and thread count unless MKL_CBWR (conditional
 numerical reproducibility) names a code path. It reads the variable once, at its first call. This module must not

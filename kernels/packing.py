@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from kernels.backend import StepBatch
+from kernels.backend import Integers, StepBatch
 
 
 class SequenceRows(NamedTuple):
@@ -36,20 +34,18 @@ def pack_batch(sequences: Sequence[SequenceRows], block_size: int) -> StepBatch:
     rows_left = query_starts[1:][sequence_of_row] - np.arange(len(positions))
     num_logits = np.array([sequence.num_logits for sequence in sequences])
     return StepBatch(
-        token_ids=_tensor([token_id for sequence in sequences for token_id in sequence.token_ids]),
-        positions=_tensor(positions),
-        slot_mapping=_tensor(blocks * block_size + positions % block_size),
-        query_starts=_tensor(query_starts),
-        context_lengths=_tensor(starts + counts),
-        block_tables=_tensor(tables),
-        fresh_blocks=_tensor(blocks[positions % block_size == 0]),
-        logit_rows=_tensor(np.flatnonzero(rows_left <= num_logits[sequence_of_row])),
+        token_ids=_array([token_id for sequence in sequences for token_id in sequence.token_ids]),
+        positions=_array(positions),
+        slot_mapping=_array(blocks * block_size + positions % block_size),
+        query_starts=_array(query_starts),
+        context_lengths=_array(starts + counts),
+        block_tables=_array(tables),
+        fresh_blocks=_array(blocks[positions % block_size == 0]),
+        logit_rows=_array(np.flatnonzero(rows_left <= num_logits[sequence_of_row])),
     )
 
 
-def _block_tables(
-    sequences: Sequence[SequenceRows], context_lengths: NDArray[np.int64], block_size: int
-) -> NDArray[np.int64]:
+def _block_tables(sequences: Sequence[SequenceRows], context_lengths: Integers, block_size: int) -> Integers:
     num_blocks = -(-context_lengths // block_size)
     tables = np.full((len(sequences), int(num_blocks.max())), -1, dtype=np.int64)
     for row, (sequence, needed) in enumerate(zip(sequences, num_blocks, strict=True)):
@@ -58,5 +54,5 @@ def _block_tables(
     return tables
 
 
-def _tensor(values: object) -> torch.Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.int64))
+def _array(values: object) -> Integers:
+    return np.ascontiguousarray(values, dtype=np.int64)

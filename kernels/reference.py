@@ -1,4 +1,4 @@
-"""The reference backend: the meaning of each operation, in plain torch, float32.
+"""The reference backend: the meaning of each operation, in plain torch, float32. Nobody else imports torch.
 
 Fixed order by construction: every operation runs on tensors of one fixed shape, whatever the step holds. Rows are
 packed into tiles of TILE_ROWS (the last one padded with zeros) and a tile goes through norm, projections, rotary
@@ -15,12 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from kernels.backend import (
     DecoderParameters,
     DecoderShape,
+    Floats,
+    Integers,
+    KVMemory,
     LayerParameters,
     LinearProbe,
     StepBatch,
@@ -34,10 +38,10 @@ from kernels.reference_attention import (
     AttentionPlan,
     attend,
 )
+from kernels.rotary import rotary_tables
 from kernels.stored_tensor import StoredTensor
 
 TILE_ROWS = 16
-_POSITIONS_AT_A_TIME = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class ReferenceBackend:
 
     name = "reference"
     dtype = "float32"
-    kv_dtype = torch.float32
+    kv_dtype = np.dtype(np.float32)
 
     def __init__(self, num_threads: int) -> None:
         self.set_num_threads(num_threads)
@@ -72,12 +76,13 @@ class ReferenceBackend:
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
         self.shape = parameters.shape
         self.vocab_size = parameters.shape.vocab_size
-        self.embedding = parameters.embedding.float32()
+        self.embedding = _tensor(parameters.embedding)
         is_tied = parameters.head is parameters.embedding
-        self.head = self.embedding if is_tied else parameters.head.float32()
-        self.final_norm = parameters.final_norm.float32()
+        self.head = self.embedding if is_tied else _tensor(parameters.head)
+        self.final_norm = _tensor(parameters.final_norm)
         self.layers = [_fuse(layer) for layer in parameters.layers]
-        self.cos, self.sin = rotary_tables(parameters.inverse_frequencies, max_positions)
+        cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
+        self.cos, self.sin = torch.from_numpy(cos), torch.from_numpy(sin)
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
         """[layers, blocks, kv heads, block size, head dim]. The block past the last is never written: it stands in for
@@ -85,7 +90,7 @@ class ReferenceBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
         block_size = keys.shape[3]
         source_block, source_offset = divmod(source, block_size)
         target_block, target_offset = divmod(target, block_size)
@@ -93,7 +98,7 @@ class ReferenceBackend:
             memory[:, target_block, :, target_offset] = memory[:, source_block, :, source_offset]
 
     @torch.inference_mode()
-    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+    def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         shape = self.shape
         num_rows = len(batch.token_ids)
         num_tiles = -(-num_rows // TILE_ROWS)
@@ -102,10 +107,10 @@ class ReferenceBackend:
         values[:, batch.fresh_blocks] = 0.0
         zero_row = num_tiles * TILE_ROWS
         plan = AttentionPlan.of(batch, shape, block_size, zero_block=keys.shape[1] - 1, zero_row=zero_row)
-        slots = _head_slots(batch.slot_mapping, shape.num_kv_heads, block_size)
+        slots = torch.from_numpy(_head_slots(batch.slot_mapping, shape.num_kv_heads, block_size))
 
         hidden = torch.zeros(num_tiles, TILE_ROWS, shape.hidden_size)
-        hidden.view(-1, shape.hidden_size)[:num_rows] = self.embedding[batch.token_ids]
+        hidden.view(-1, shape.hidden_size)[:num_rows] = self.embedding[torch.from_numpy(batch.token_ids)]
         cos, sin = self._rotary_tiles(batch.positions, num_tiles)
         queries = torch.zeros(zero_row + 1, shape.num_heads, shape.head_dim)
         new_keys = torch.zeros(num_tiles, TILE_ROWS, shape.num_kv_heads, shape.head_dim)
@@ -113,7 +118,9 @@ class ReferenceBackend:
         attended = torch.zeros(num_tiles, TILE_ROWS, shape.num_heads * shape.head_dim)
         query_tiles = queries[:-1].view(num_tiles, TILE_ROWS, shape.num_heads, shape.head_dim)
 
-        for layer, layer_keys, layer_values in zip(self.layers, keys, values, strict=True):
+        for layer, layer_keys, layer_values in zip(
+            self.layers, torch.from_numpy(keys), torch.from_numpy(values), strict=True
+        ):
             for tile in range(num_tiles):
                 query_tiles[tile], new_keys[tile], new_values[tile] = project_qkv(
                     hidden[tile], layer, shape, cos[tile], sin[tile]
@@ -124,12 +131,12 @@ class ReferenceBackend:
             for tile in range(num_tiles):
                 hidden[tile] += F.linear(attended[tile], layer.o)
                 hidden[tile] += gated_mlp(hidden[tile], layer, shape.norm_epsilon)
-        return self._head(hidden.view(-1, shape.hidden_size)[batch.logit_rows])
+        return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)])
 
-    def _rotary_tiles(self, positions: torch.Tensor, num_tiles: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rotary_tiles(self, positions: Integers, num_tiles: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Each row's cosines and sines, [num_tiles, TILE_ROWS, 1, head_dim / 2]; padding rows take position 0."""
         padded = torch.zeros(num_tiles * TILE_ROWS, dtype=torch.int64)
-        padded[: len(positions)] = positions
+        padded[: len(positions)] = torch.from_numpy(positions)
         tiles = (num_tiles, TILE_ROWS, 1, self.shape.head_dim // 2)
         return self.cos[padded].view(tiles), self.sin[padded].view(tiles)
 
@@ -143,7 +150,7 @@ class ReferenceBackend:
             normed = rms_norm(_padded(rows[start:end]), self.final_norm, self.shape.norm_epsilon)
             hidden[start:end] = normed[: end - start]
             logits[start:end] = F.linear(normed, self.head)[: end - start]
-        return StepOutput(hidden, logits)
+        return StepOutput(hidden.numpy(), logits.numpy())
 
     def numerics(self) -> dict[str, str]:
         return {
@@ -154,7 +161,7 @@ class ReferenceBackend:
             "attention": f"{GROUPS_PER_TILE}x{QUERIES_PER_GROUP} queries, splits of {SPLIT_KEYS} keys",
             "torch": torch.__version__,
             "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "environment": numeric_environment(),
+            "numeric_environment": numeric_environment(),
         }
 
     def linear_probes(self) -> list[LinearProbe]:
@@ -199,42 +206,32 @@ def gated_mlp(hidden: torch.Tensor, layer: _Layer, epsilon: float) -> torch.Tens
     return F.linear(gate / (1.0 + torch.exp(-gate)) * up, layer.down)
 
 
-def rotary_tables(inverse_frequencies: tuple[float, ...], max_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, float32 [max_positions, head_dim / 2], computed in float64 in pieces of one shape."""
-    frequencies = torch.tensor(inverse_frequencies, dtype=torch.float64)
-    num_pieces = -(-max_positions // _POSITIONS_AT_A_TIME)
-    tables = torch.empty(2, num_pieces, _POSITIONS_AT_A_TIME, len(frequencies))
-    for piece in range(num_pieces):
-        positions = torch.arange(_POSITIONS_AT_A_TIME, dtype=torch.float64) + piece * _POSITIONS_AT_A_TIME
-        angles = positions[:, None] * frequencies
-        tables[0, piece] = torch.cos(angles).float()
-        tables[1, piece] = torch.sin(angles).float()
-    cos, sin = tables.view(2, num_pieces * _POSITIONS_AT_A_TIME, len(frequencies))
-    return cos, sin
-
-
 def _fuse(layer: LayerParameters) -> _Layer:
     return _Layer(
-        attention_norm=layer.attention_norm.float32(),
-        qkv=torch.cat([layer.q.float32(), layer.k.float32(), layer.v.float32()]),
+        attention_norm=_tensor(layer.attention_norm),
+        qkv=torch.cat([_tensor(layer.q), _tensor(layer.k), _tensor(layer.v)]),
         qkv_bias=_fused_bias(layer),
         q_norm=_optional(layer.q_norm),
         k_norm=_optional(layer.k_norm),
-        o=layer.o.float32(),
-        mlp_norm=layer.mlp_norm.float32(),
-        gate_up=torch.cat([layer.gate.float32(), layer.up.float32()]),
-        down=layer.down.float32(),
+        o=_tensor(layer.o),
+        mlp_norm=_tensor(layer.mlp_norm),
+        gate_up=torch.cat([_tensor(layer.gate), _tensor(layer.up)]),
+        down=_tensor(layer.down),
     )
 
 
 def _fused_bias(layer: LayerParameters) -> torch.Tensor | None:
     if layer.q_bias is None or layer.k_bias is None or layer.v_bias is None:
         return None
-    return torch.cat([layer.q_bias.float32(), layer.k_bias.float32(), layer.v_bias.float32()])
+    return torch.cat([_tensor(layer.q_bias), _tensor(layer.k_bias), _tensor(layer.v_bias)])
 
 
 def _optional(tensor: StoredTensor | None) -> torch.Tensor | None:
-    return None if tensor is None else tensor.float32()
+    return None if tensor is None else _tensor(tensor)
+
+
+def _tensor(stored: StoredTensor) -> torch.Tensor:
+    return torch.from_numpy(stored.float32())
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:
@@ -244,11 +241,12 @@ def _padded(rows: torch.Tensor) -> torch.Tensor:
     return tile
 
 
-def _head_slots(slot_mapping: torch.Tensor, num_kv_heads: int, block_size: int) -> torch.Tensor:
+def _head_slots(slot_mapping: Integers, num_kv_heads: int, block_size: int) -> Integers:
     """Where each (row, kv head) lies in a layer's memory seen as [blocks × kv heads × block size, head_dim]."""
     blocks, offsets = slot_mapping // block_size, slot_mapping % block_size
-    heads = torch.arange(num_kv_heads)
-    return ((blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]).flatten()
+    heads = np.arange(num_kv_heads)
+    slots: Integers = ((blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]).reshape(-1)
+    return slots
 
 
 def _write_kv(layer_memory: torch.Tensor, tiles: torch.Tensor, slots: torch.Tensor, num_rows: int) -> None:
@@ -258,10 +256,11 @@ def _write_kv(layer_memory: torch.Tensor, tiles: torch.Tensor, slots: torch.Tens
     layer_memory.view(-1, head_dim).index_copy_(0, slots, rows.reshape(-1, head_dim))
 
 
-def _tiled_linear(weight: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    def apply(rows: torch.Tensor) -> torch.Tensor:
-        tiles = [F.linear(_padded(piece), weight)[: len(piece)] for piece in torch.split(rows, TILE_ROWS)]
-        return torch.cat(tiles)
+def _tiled_linear(weight: torch.Tensor) -> Callable[[Floats], Floats]:
+    def apply(rows: Floats) -> Floats:
+        pieces = torch.split(torch.from_numpy(rows), TILE_ROWS)
+        result: Floats = torch.cat([F.linear(_padded(piece), weight)[: len(piece)] for piece in pieces]).numpy()
+        return result
 
     return apply
 
@@ -269,6 +268,6 @@ def _tiled_linear(weight: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor
 def _sources_digest() -> str:
     """Digest of the files that define this backend's arithmetic."""
     digest = hashlib.sha256()
-    for name in ("reference.py", "reference_attention.py", "stored_tensor.py"):
+    for name in ("reference.py", "reference_attention.py", "rotary.py", "stored_tensor.py"):
         digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()

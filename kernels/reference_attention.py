@@ -161,7 +161,7 @@ class _Groups:
 
     @classmethod
     def of(cls, batch: StepBatch, zero_row: int) -> "_Groups":
-        starts, ends = batch.query_starts.numpy(), batch.context_lengths.numpy()
+        starts, ends = batch.query_starts, batch.context_lengths
         sequences, firsts, rows = [], [], []
         for index, end in enumerate(ends):
             begin = end - (starts[index + 1] - starts[index])
@@ -187,7 +187,7 @@ class _Groups:
 
 def _padded_tables(batch: StepBatch, block_size: int, zero_block: int) -> NDArray[np.int64]:
     """Block tables with the zero block past each sequence's end, to the end of its last split, and for padding."""
-    tables, ends = batch.block_tables.numpy(), batch.context_lengths.numpy()
+    tables, ends = batch.block_tables, batch.context_lengths
     num_splits = -(-int(ends.max()) // SPLIT_KEYS)
     padded = np.full((len(ends) + 1, -(-num_splits * SPLIT_KEYS // block_size)), zero_block, dtype=np.int64)
     for sequence, end in enumerate(ends):

@@ -7,9 +7,10 @@ that a request can be replayed alone, and says so.
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
-from kernels.backend import Backend
+from kernels import memory
+from kernels.backend import Backend, Floats
 from kernels.packing import SequenceRows, pack_batch
 
 _BLOCK_SIZE = 4
@@ -70,12 +71,12 @@ class _Tally:
         self.num_compared = 0
         self.failures: list[str] = []
 
-    def compare(self, claim: str, expected: torch.Tensor, actual: torch.Tensor) -> None:
+    def compare(self, claim: str, expected: Floats, actual: Floats) -> None:
         """By bits, not values: -0 and 0 differ, and nan equals itself."""
-        self.num_compared += expected.numel()
-        num_different = int((expected.view(torch.int32) != actual.view(torch.int32)).sum())
+        self.num_compared += expected.size
+        num_different = int((expected.view(np.int32) != actual.view(np.int32)).sum())
         if num_different:
-            self.failures.append(f"{claim}: {num_different} of {expected.numel()} values differ")
+            self.failures.append(f"{claim}: {num_different} of {expected.size} values differ")
 
 
 def _check_linear(backend: Backend, tally: _Tally) -> None:
@@ -83,7 +84,7 @@ def _check_linear(backend: Backend, tally: _Tally) -> None:
         rows = hashed_rows(_PROBE_ROWS, probe.num_inputs)
         together = probe.apply(rows)
         for shift in range(1, _PROBE_ROWS):
-            moved = torch.arange(_PROBE_ROWS).roll(shift)
+            moved = np.roll(np.arange(_PROBE_ROWS), shift)
             tally.compare(f"{probe.name}: rows moved by {shift}", together[moved], probe.apply(rows[moved]))
         for row in range(0, _PROBE_ROWS, 5):
             tally.compare(f"{probe.name}: row {row} alone", together[row : row + 1], probe.apply(rows[row : row + 1]))
@@ -100,8 +101,8 @@ def _check_row_counts(backend: Backend, tally: _Tally) -> None:
             some = rows[first : first + count]
             tally.compare(f"{probe.name}: {count} rows", together[first : first + count], probe.apply(some))
         for shift in (1, 3):  # floats by which the rows' memory is moved out of every vector's alignment
-            memory = torch.zeros(rows.numel() + shift)
-            unaligned = memory[shift:].view(rows.shape).copy_(rows)
+            unaligned = memory.zeros((rows.size + shift,), np.float32)[shift:].reshape(rows.shape)
+            unaligned[:] = rows
             tally.compare(f"{probe.name}: rows {4 * shift} bytes off", together, probe.apply(unaligned))
 
 
@@ -110,7 +111,7 @@ def _check_long_sequence(backend: Backend, num_threads: int, tally: _Tally) -> N
     num_blocks = -(-_LONG_TOKENS // _BLOCK_SIZE)
     forwards, backwards = tuple(range(num_blocks)), tuple(reversed(range(num_blocks)))
 
-    def logits(table: tuple[int, ...], chunk: int) -> torch.Tensor:
+    def logits(table: tuple[int, ...], chunk: int) -> Floats:
         starts = range(0, _LONG_TOKENS, chunk)
         steps = [[(0, start, min(start + chunk, _LONG_TOKENS))] for start in starts]
         return _sequence_logits(backend, table, steps, num_blocks, num_last=_LAST_ROWS)
@@ -147,11 +148,11 @@ def _sequence_logits(
     steps: list[list[_Piece]],
     num_blocks: int = _NUM_BLOCKS,
     num_last: int = _LONG_TOKENS,
-) -> torch.Tensor:
+) -> Floats:
     """Logits of sequence 0's rows over `steps`, the last `num_last` of them, in a KV memory of their own."""
     shape = backend.kv_shape(num_blocks, _BLOCK_SIZE)
     first_wanted = max(end for step in steps for _sequence, _start, end in step) - num_last
-    keys, values = (torch.zeros(shape, dtype=backend.kv_dtype) for _ in range(2))
+    keys, values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
     tables = {0: table, 1: _COMPANY_TABLE}
     logits = []
     for step in steps:
@@ -164,8 +165,8 @@ def _sequence_logits(
             )
             for sequence, start, end in step
         ]
-        logits.append(backend.forward(pack_batch(rows, _BLOCK_SIZE), keys, values).logits)
-    return torch.cat(logits)
+        logits.append(backend.forward(pack_batch(rows, _BLOCK_SIZE), keys, values).logits.copy())
+    return np.concatenate(logits)
 
 
 def _tokens(backend: Backend, sequence: int, start: int, end: int) -> list[int]:
@@ -173,9 +174,10 @@ def _tokens(backend: Backend, sequence: int, start: int, end: int) -> list[int]:
     return [(sequence + 1) * (position + 1) * 7919 % backend.vocab_size for position in range(start, end)]
 
 
-def hashed_rows(num_rows: int, length: int) -> torch.Tensor:
+def hashed_rows(num_rows: int, length: int) -> Floats:
     """Float32 [num_rows, length] in [-1, 1), from an integer hash of the place: the same on every machine."""
-    places = torch.arange(num_rows * length, dtype=torch.int64)
+    places = np.arange(num_rows * length, dtype=np.int64)
     mixed = (places * 2_654_435_761 + 12_345) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 15)) * 2_246_822_519) & 0xFFFFFFFF
-    return (((mixed ^ (mixed >> 13)) & 0xFFFFFF).float() / 0x800000 - 1.0).view(num_rows, length)
+    numbers = ((mixed ^ (mixed >> 13)) & 0xFFFFFF).astype(np.float32)
+    return (numbers / np.float32(0x800000) - np.float32(1.0)).reshape(num_rows, length)

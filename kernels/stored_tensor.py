@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
@@ -32,15 +31,14 @@ class StoredTensor:
     rows: NDArray[np.uint8] = field(repr=False)
     row_order: NDArray[np.int64] | None = field(default=None, repr=False)
 
-    def float32(self) -> torch.Tensor:
+    def float32(self) -> NDArray[np.float32]:
         """The numbers, float32 of `shape`, contiguous, in memory of their own."""
         decode = _decoder(self.format)
-        result = torch.empty(self.rows.shape[0], row_length(self.format, self.rows.shape[1]))
-        target = result.numpy()
-        for start in range(0, len(target), _ROWS_AT_A_TIME):
-            end = min(start + _ROWS_AT_A_TIME, len(target))
+        result = np.empty((self.rows.shape[0], row_length(self.format, self.rows.shape[1])), dtype=np.float32)
+        for start in range(0, len(result), _ROWS_AT_A_TIME):
+            end = min(start + _ROWS_AT_A_TIME, len(result))
             stored = self.rows[start:end] if self.row_order is None else self.rows[self.row_order[start:end]]
-            target[start:end] = decode(stored)
+            result[start:end] = decode(stored)
         return result.reshape(self.shape)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import structlog
-import torch
 
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -26,10 +25,11 @@ from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
 from kernels.backend import Backend
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
-from kernels.numeric_environment import numeric_environment
 from kernels.selftest import SelfTestReport, run_self_test
 
 log = structlog.get_logger(__name__)
+
+_BACKENDS_OWN = ("torch", "numeric_environment")  # of its numerics, worth a word where the backend depends on them
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def build_runner(
     return BuiltRunner(runner, limits, info)
 
 
-def fill_limits(config: EngineConfig, model: Model, kv_dtype: torch.dtype) -> Limits:
+def fill_limits(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> Limits:
     """The core's limits, with the pool's size and the longest context derived where `config` leaves them open."""
     if config.block_size < 1:
         raise InvalidLimits(f"block_size is {config.block_size}: it must be at least 1")
@@ -97,7 +97,7 @@ def fill_limits(config: EngineConfig, model: Model, kv_dtype: torch.dtype) -> Li
     )
 
 
-def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: torch.dtype) -> int:
+def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
     block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
     num_blocks = config.kv_cache_memory_bytes // block_bytes
     if num_blocks < 1:
@@ -126,11 +126,12 @@ def _backend(config: EngineConfig, num_threads: int, model: Model) -> Choice:
 def _info(
     backend: Backend, source: ModelSource, model: Model, num_threads: int, verdict: SelfTestReport
 ) -> dict[str, Any]:
+    numerics = backend.numerics()
     return {
         "backend": backend.name,
         "dtype": backend.dtype,
         "numerics_class": numerics_class(backend, source.sha256),
-        "numeric_environment": numeric_environment(),
+        **{name: numerics[name] for name in _BACKENDS_OWN if name in numerics},
         "num_threads": num_threads,
         "p4_holds": verdict.holds,
         "self_test_values_compared": verdict.num_compared,
@@ -140,7 +141,6 @@ def _info(
         "architecture": model.architecture,
         "vocab_size": model.parameters.shape.vocab_size,
         "context_length": model.context_length,
-        "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "cpu": _cpu_name(),

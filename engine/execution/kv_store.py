@@ -1,10 +1,12 @@
 """Key and value memory, by layer and slot. Who owns a block is the core's matter."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch
+import numpy as np
 
-from kernels.backend import Backend, DecoderShape
+from kernels import memory
+from kernels.backend import Backend, DecoderShape, KVMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +17,8 @@ class KVStore:
     """
 
     backend: Backend
-    keys: torch.Tensor
-    values: torch.Tensor
+    keys: KVMemory
+    values: KVMemory
     num_blocks: int
     block_size: int
 
@@ -24,7 +26,7 @@ class KVStore:
     def allocate(cls, backend: Backend, num_blocks: int, block_size: int) -> "KVStore":
         """Memory is taken by the operating system as blocks are first written."""
         shape = backend.kv_shape(num_blocks, block_size)
-        keys, values = (torch.zeros(shape, dtype=backend.kv_dtype) for _ in range(2))
+        keys, values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
         return cls(backend, keys, values, num_blocks, block_size)
 
     def copy_slot(self, source: int, target: int) -> None:
@@ -32,6 +34,6 @@ class KVStore:
         self.backend.copy_slot(self.keys, self.values, source, target)
 
 
-def kv_block_bytes(shape: DecoderShape, block_size: int, dtype: torch.dtype) -> int:
+def kv_block_bytes(shape: DecoderShape, block_size: int, dtype: np.dtype[Any]) -> int:
     """Bytes of one block's keys and values over all layers."""
     return 2 * dtype.itemsize * shape.num_layers * shape.num_kv_heads * shape.head_dim * block_size

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
@@ -88,7 +87,7 @@ class ModelRunner:
 
     def _forward(self, rows: list[PlannedRow]) -> StepOutput:
         if not rows:
-            return StepOutput(torch.empty(0, 0), torch.empty(0, 0))
+            return StepOutput(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
         batch = step_batch(rows, self.kv_store.block_size)
         return self.backend.forward(batch, self.kv_store.keys, self.kv_store.values)
 
@@ -112,8 +111,7 @@ class ModelRunner:
         emitted: list[tuple[int, str, int, int]] = []
         outputs: list[TokenOutput] = []
         statistics = output.statistics or (None,) * len(emitting)
-        arrays = (output.hidden.numpy(), output.logits.numpy())
-        for row, hidden, logits, of_row in zip(emitting, *arrays, statistics, strict=True):
+        for row, hidden, logits, of_row in zip(emitting, output.hidden, output.logits, statistics, strict=True):
             request = row.request
             draw = draw_token(logits, request.sampling, request.history(), of_row)
             flag = FinishFlag.ERROR

@@ -11,25 +11,36 @@ import hashlib
 import struct
 from dataclasses import fields
 from functools import partial
+from typing import Any
 
-import torch
+import numpy as np
 
-from kernels.backend import DecoderParameters, DecoderShape, LinearProbe, RowStatistics, StepBatch, StepOutput
+from kernels import memory
+from kernels.backend import (
+    DecoderParameters,
+    DecoderShape,
+    Floats,
+    KVMemory,
+    LinearProbe,
+    RowStatistics,
+    StepBatch,
+    StepOutput,
+)
 from kernels.cpu import library as native
 from kernels.cpu.weights import hand_over
-from kernels.reference import rotary_tables
+from kernels.rotary import rotary_tables
 
 SPLIT_KEYS = 256  # kSplitKeys in src/attention.h
 _LANES = 16
 _STATISTICS = struct.Struct("=qdfi")  # RowStatistics in src/row_statistics.h
 
-KV_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+KV_DTYPES: dict[str, np.dtype[Any]] = {"bfloat16": np.dtype(np.uint16), "float32": np.dtype(np.float32)}
 
 
 class CpuBackend:
     """The native library. See `Backend` for the interface.
 
-    num_threads       of the library's own; torch is set to one thread, two pools would fight for the cores
+    num_threads       of the library's own; there are no others in a process that serves with this backend
     dtype             of keys and values: "auto" (bfloat16), "bfloat16" or "float32"
     instruction_set   None: the best one that the processor has
     Raises LibraryUnavailable.
@@ -43,7 +54,6 @@ class CpuBackend:
         self._library = native.load_library(instruction_set)
         self._num_threads = num_threads
         self._decoder: int | None = None
-        torch.set_num_threads(1)
 
     @property
     def instruction_set(self) -> str:
@@ -59,13 +69,14 @@ class CpuBackend:
         """Raises MemoryError. `unsupported_reason` must have said nothing."""
         self.close()
         self.shape = parameters.shape
+        self._hidden = self._logits = np.empty((0, 0), dtype=np.float32)
         self.vocab_size = parameters.shape.vocab_size
         self._parameters = parameters
         cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
-        self._rotary_digest = hashlib.sha256(cos.numpy().tobytes() + sin.numpy().tobytes()).hexdigest()
+        self._rotary_digest = hashlib.sha256(cos.tobytes() + sin.tobytes()).hexdigest()
         shape = native.Shape(**{field.name: getattr(self.shape, field.name) for field in fields(DecoderShape)})
         decoder = self._library.reprise_create(
-            c.byref(shape), len(cos), cos.data_ptr(), sin.data_ptr(), self._num_threads
+            c.byref(shape), len(cos), cos.ctypes.data, sin.ctypes.data, self._num_threads
         )
         native.raise_if_failed(self._library, decoder)
         self._decoder = decoder
@@ -86,7 +97,7 @@ class CpuBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def copy_slot(self, keys: torch.Tensor, values: torch.Tensor, source: int, target: int) -> None:
+    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
         block_size, head_dim = keys.shape[3:]
         source_block, source_offset = divmod(source, block_size)
         target_block, target_offset = divmod(target, block_size)
@@ -95,43 +106,51 @@ class CpuBackend:
             keys[:, target_block, :, target_offset] = keys[:, source_block, :, source_offset]
             return
         # groups of 16 slots: bfloat16 [dims / 2][16][2], float32 [dims][16]
-        pair = 2 if self.kv_dtype == torch.bfloat16 else 1
-        groups = keys.view(*keys.shape[:3], block_size // _LANES, head_dim // pair, _LANES, pair)
+        pair = 4 // self.kv_dtype.itemsize
+        groups = keys.reshape(*keys.shape[:3], block_size // _LANES, head_dim // pair, _LANES, pair)
         source_group, source_lane = divmod(source_offset, _LANES)
         target_group, target_lane = divmod(target_offset, _LANES)
         groups[:, target_block, :, target_group, :, target_lane] = groups[
             :, source_block, :, source_group, :, source_lane
         ]
 
-    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+    def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"
         num_logits = len(batch.logit_rows)
-        stride = -(-self.vocab_size // _LANES) * _LANES  # the library writes whole vectors
-        hidden = torch.empty(num_logits, self.shape.hidden_size)
-        logits = torch.empty(num_logits, stride)
+        hidden, logits = self._outputs(num_logits)
         statistics = (c.c_char * (num_logits * _STATISTICS.size))()
         step_input = native.StepInput(
             len(batch.token_ids),
             len(batch.context_lengths),
             num_logits,
             batch.block_tables.shape[1],
-            batch.token_ids.data_ptr(),
-            batch.positions.data_ptr(),
-            batch.slot_mapping.data_ptr(),
-            batch.query_starts.data_ptr(),
-            batch.block_tables.data_ptr(),
-            batch.logit_rows.data_ptr(),
-            keys.data_ptr(),
-            values.data_ptr(),
-            keys.stride(0),
+            batch.token_ids.ctypes.data,
+            batch.positions.ctypes.data,
+            batch.slot_mapping.ctypes.data,
+            batch.query_starts.ctypes.data,
+            batch.block_tables.ctypes.data,
+            batch.logit_rows.ctypes.data,
+            keys.ctypes.data,
+            values.ctypes.data,
+            keys.strides[0] // keys.itemsize,
             keys.shape[3],
-            self.kv_dtype == torch.bfloat16,
+            self.kv_dtype.itemsize == 2,
         )
-        step_output = native.StepOutput(hidden.data_ptr(), logits.data_ptr(), c.addressof(statistics), stride)
+        step_output = native.StepOutput(
+            hidden.ctypes.data, logits.ctypes.data, c.addressof(statistics), logits.shape[1]
+        )
         result = self._library.reprise_step(self._decoder, c.byref(step_input), c.byref(step_output))
         native.raise_if_failed(self._library, result)
         rows = tuple([RowStatistics._make(row) for row in _STATISTICS.iter_unpack(statistics)])
         return StepOutput(hidden, logits[:, : self.vocab_size], rows)
+
+    def _outputs(self, num_logits: int) -> tuple[Floats, Floats]:
+        """Room for so many rows, kept from step to step: fresh pages for each would cost more than writing them."""
+        if num_logits > len(self._hidden):
+            stride = -(-self.vocab_size // _LANES) * _LANES  # the library writes whole vectors
+            self._hidden = memory.zeros((num_logits, self.shape.hidden_size), np.float32)
+            self._logits = memory.zeros((num_logits, stride), np.float32)
+        return self._hidden[:num_logits], self._logits[:num_logits]
 
     def numerics(self) -> dict[str, str]:
         return {
@@ -152,15 +171,15 @@ class CpuBackend:
             probes.setdefault((num_outputs, num_inputs), LinearProbe(name, num_inputs, apply))
         return list(probes.values())
 
-    def _apply(self, layer: int, which: int, num_outputs: int, rows: torch.Tensor) -> torch.Tensor:
+    def _apply(self, layer: int, which: int, num_outputs: int, rows: Floats) -> Floats:
         """One linear layer, as a step would compute it."""
-        rows = rows.contiguous()
-        result = torch.empty(len(rows), -(-num_outputs // _LANES) * _LANES)
+        rows = np.ascontiguousarray(rows)
+        result = np.empty((len(rows), -(-num_outputs // _LANES) * _LANES), dtype=np.float32)
         succeeded = self._library.reprise_apply(
-            self._decoder, layer, which, rows.data_ptr(), len(rows), result.data_ptr(), result.shape[1]
+            self._decoder, layer, which, rows.ctypes.data, len(rows), result.ctypes.data, result.shape[1]
         )
         native.raise_if_failed(self._library, succeeded)
-        return result[:, :num_outputs].contiguous()
+        return np.ascontiguousarray(result[:, :num_outputs])
 
 
 def unsupported_reason(shape: DecoderShape) -> str | None:

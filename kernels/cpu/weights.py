@@ -44,7 +44,7 @@ def _set_matrix(library: c.CDLL, decoder: int, layer: int, which: int, tensor: S
 
 def _set_vector(library: c.CDLL, decoder: int, layer: int, which: int, tensor: StoredTensor) -> None:
     values = tensor.float32()
-    result = library.reprise_set_vector(decoder, layer, which, values.data_ptr(), values.numel())
+    result = library.reprise_set_vector(decoder, layer, which, values.ctypes.data, values.size)
     raise_if_failed(library, result)
 
 
@@ -52,7 +52,7 @@ def stored_rows(tensor: StoredTensor) -> tuple[StoredRows, list[object]]:
     """The library's view of a matrix, and the objects whose memory it points into."""
     num_rows, num_columns = tensor.shape
     if tensor.format not in FORMAT_NUMBERS:
-        rows: NDArray[np.uint8] = tensor.float32().numpy().view(np.uint8)
+        rows: NDArray[np.uint8] = tensor.float32().view(np.uint8)
         return _rows("F32", num_rows, num_columns, rows, None), [rows]
     order = None if tensor.row_order is None else np.ascontiguousarray(tensor.row_order, dtype=np.int64)
     return _rows(tensor.format, num_rows, num_columns, tensor.rows, order), [tensor.rows, order]

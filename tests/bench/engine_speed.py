@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+import numpy as np
 
 from engine.execution.weights.load import load_model
 from engine.text.model_source import DEFAULT_MODEL, resolve_model
-from kernels.backend import Backend
+from kernels.backend import Backend, KVMemory
 from kernels.dispatch import choose_backend
+from kernels.memory import zeros
 from kernels.packing import SequenceRows, pack_batch
 
 BLOCK_SIZE = 16
@@ -63,8 +64,7 @@ class _Engine:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         shape = backend.kv_shape(NUM_BLOCKS, BLOCK_SIZE)
-        generator = torch.Generator().manual_seed(0)
-        self._keys, self._values = (torch.randn(shape, dtype=backend.kv_dtype, generator=generator) for _ in range(2))
+        self._keys, self._values = (_numbers(shape, backend.kv_dtype) for _ in range(2))
 
     def step(self, batch: int, context: int, prompt: int) -> Step:
         blocks = (context + prompt) // BLOCK_SIZE + 1
@@ -76,17 +76,29 @@ class _Engine:
         return lambda: self._backend.forward(packed, self._keys, self._values)
 
 
+def _numbers(shape: tuple[int, ...], kind: np.dtype[Any]) -> KVMemory:
+    """Of magnitude about one, as float32 or, without their lower halves, as bfloat16."""
+    memory = zeros(shape, kind)
+    random = np.random.default_rng(0)
+    for layer in memory:
+        values = random.standard_normal(layer.shape, dtype=np.float32)
+        layer[:] = values if kind == np.float32 else values.view(np.uint32) >> 16
+    return memory
+
+
 class _Prototype:
     """The lab's kernels through the lab's own loader (model_lab.py in the folder of --prototype-python)."""
 
     def __init__(self, options: argparse.Namespace, path: str) -> None:
         sys.path.insert(0, options.prototype_python)
         lab: Any = __import__("model_lab")
+        self._torch: Any = __import__("torch")
         self._lab = lab.Fast(lab.load_gguf(path), options.prototype, options.threads, 0, NUM_BLOCKS, 2048)
         for memory in (*self._lab.kc, *self._lab.vc):
             memory.normal_()
 
     def step(self, batch: int, context: int, prompt: int) -> Step:
+        torch = self._torch
         blocks = (context + prompt) // BLOCK_SIZE + 1
         table = torch.arange(batch * blocks, dtype=torch.int32).reshape(batch, blocks).contiguous()
         ids = torch.full((batch * prompt,), 7)
@@ -125,7 +137,7 @@ def _line(times: list[list[float]], num_rows: int) -> str:
 
 def _bandwidth_gb_per_s() -> float:
     """One thread reading 128 MB, best of three: which state the memory is in, and how much of it is ours."""
-    buffer = torch.ones(32 * 1024 * 1024)
+    buffer = np.ones(32 * 1024 * 1024, np.float32)
     best = min(_seconds(lambda: buffer.sum()) for _ in range(3))
     return float(buffer.nbytes / best / 1e9)
 

@@ -2,12 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
-import torch
 
 from daemon.__main__ import main
 from engine.execution.model import Model
-from kernels.backend import StepBatch, StepOutput
+from kernels.backend import KVMemory, StepBatch, StepOutput
 from kernels.cpu.backend import CpuBackend
 from kernels.selftest import run_thorough_test
 
@@ -34,10 +34,10 @@ class _Batched:
     def __getattr__(self, name: str) -> object:
         return getattr(self._backend, name)
 
-    def forward(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> StepOutput:
+    def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         output = self._backend.forward(batch, keys, values)
-        if len(batch.token_ids) == 33 and output.logits.numel():
-            output.logits.view(torch.int32)[0, 0] ^= 1
+        if len(batch.token_ids) == 33 and output.logits.size:
+            output.logits.view(np.int32)[0, 0] ^= 1
         return output
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-import torch
+import numpy as np
 
-from kernels.backend import Backend, StepOutput
+from kernels import memory
+from kernels.backend import Backend, Floats, StepOutput
 from kernels.packing import SequenceRows, pack_batch
 
 
@@ -15,10 +16,12 @@ class Memory:
         self.backend = backend
         self.block_size = block_size
         shape = backend.kv_shape(num_blocks, block_size)
-        self.keys, self.values = (torch.zeros(shape, dtype=backend.kv_dtype) for _ in range(2))
+        self.keys, self.values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
 
     def step(self, *rows: SequenceRows) -> StepOutput:
-        return self.backend.forward(pack_batch(rows, self.block_size), self.keys, self.values)
+        """In memory of its own: the backend's is written anew by the next step."""
+        output = self.backend.forward(pack_batch(rows, self.block_size), self.keys, self.values)
+        return output._replace(hidden=output.hidden.copy(), logits=output.logits.copy())
 
 
 class Story:
@@ -32,20 +35,20 @@ class Story:
         return SequenceRows(self.tokens[start:end], start, self.blocks, num_logits)
 
 
-def logits_in_chunks(memory: Memory, story: Story, ends: Iterable[int], first_wanted: int) -> torch.Tensor:
+def logits_in_chunks(memory: Memory, story: Story, ends: Iterable[int], first_wanted: int) -> Floats:
     """Logits of the rows from `first_wanted` on, the sequence computed up to each of `ends` in turn."""
     logits, start = [], 0
     for end in ends:
         wanted = max(0, end - max(start, first_wanted))
         logits.append(memory.step(story.rows(start, end, wanted)).logits)
         start = end
-    return torch.cat(logits)
+    return np.concatenate(logits)
 
 
-def assert_same_bits(expected: torch.Tensor, actual: torch.Tensor, *, at_least: int = 100_000) -> None:
+def assert_same_bits(expected: Floats, actual: Floats, *, at_least: int = 100_000) -> None:
     """Bit for bit, over so many float32 values that a path which is nearly invariant is found out."""
-    assert expected.dtype == actual.dtype == torch.float32
+    assert expected.dtype == actual.dtype == np.float32
     assert expected.shape == actual.shape
-    assert expected.numel() >= at_least
-    num_different = int((expected.view(torch.int32) != actual.view(torch.int32)).sum())
-    assert num_different == 0, f"{num_different} of {expected.numel()} values differ"
+    assert expected.size >= at_least
+    num_different = int((expected.view(np.int32) != actual.view(np.int32)).sum())
+    assert num_different == 0, f"{num_different} of {expected.size} values differ"

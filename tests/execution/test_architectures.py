@@ -24,7 +24,7 @@ def our_logits(model: Model) -> torch.Tensor:
     backend = ReferenceBackend(num_threads=2)
     backend.load(model.parameters, len(TOKENS))
     story = Story(TOKENS, range(20))
-    return logits_in_chunks(Memory(backend, 20), story, [200, len(TOKENS)], 0)
+    return torch.from_numpy(logits_in_chunks(Memory(backend, 20), story, [200, len(TOKENS)], 0))
 
 
 @pytest.fixture(scope="module", params=list(VARIANTS))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import structlog
 import torch
@@ -28,7 +29,7 @@ def built(default_source: ModelSource) -> BuiltRunner:
 
 
 def filled(model: Model, **fields: object) -> Limits:
-    return fill_limits(dataclasses.replace(CONFIG, **fields), model, torch.float32)  # type: ignore[arg-type]
+    return fill_limits(dataclasses.replace(CONFIG, **fields), model, np.dtype(np.float32))  # type: ignore[arg-type]
 
 
 def test_the_pool_follows_from_memory_when_it_is_not_given(default_model: Model) -> None:

@@ -6,9 +6,10 @@ splits of attention are merged.
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
-import torch
 
+from kernels.backend import Floats
 from kernels.packing import SequenceRows
 from kernels.reference import ReferenceBackend
 from tests.execution.steps import Memory, Story, assert_same_bits, logits_in_chunks
@@ -27,7 +28,7 @@ def story(text_tokens: list[int]) -> Story:
 
 
 @pytest.fixture(scope="module")
-def expected(default_backend: ReferenceBackend, story: Story) -> torch.Tensor:
+def expected(default_backend: ReferenceBackend, story: Story) -> Floats:
     """Alone, in one chunk."""
     return logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED)
 
@@ -41,28 +42,26 @@ def prefix_memory(default_backend: ReferenceBackend, story: Story) -> Memory:
 
 
 @pytest.fixture(scope="module")
-def short_expected(default_backend: ReferenceBackend, text_tokens: list[int]) -> torch.Tensor:
+def short_expected(default_backend: ReferenceBackend, text_tokens: list[int]) -> Floats:
     return logits_in_chunks(Memory(default_backend, NUM_BLOCKS), Story(text_tokens[:SHORT], BLOCKS), [SHORT], 0)
 
 
 @pytest.mark.parametrize("chunk", [7, 33, 64])
 def test_chunks_of_a_prefill_change_no_bit(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: torch.Tensor, chunk: int
+    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats, chunk: int
 ) -> None:
     story = Story(text_tokens[:SHORT], BLOCKS)
     ends = [*range(chunk, SHORT, chunk), SHORT]
     assert_same_bits(short_expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, ends, 0))
 
 
-def test_chunks_across_splits_change_no_bit(
-    default_backend: ReferenceBackend, story: Story, expected: torch.Tensor
-) -> None:
+def test_chunks_across_splits_change_no_bit(default_backend: ReferenceBackend, story: Story, expected: Floats) -> None:
     ends = [97, 255, 257, 400, 511, 513, LENGTH]
     assert_same_bits(expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, ends, FIRST_WANTED))
 
 
 def test_a_decoded_row_is_the_prefilled_row_whatever_the_company(
-    story: Story, expected: torch.Tensor, prefix_memory: Memory, text_tokens: list[int]
+    story: Story, expected: Floats, prefix_memory: Memory, text_tokens: list[int]
 ) -> None:
     """Rows 500 … 539 one by one, each step with 0, 1, 2 … 15 other sequences before or behind it."""
     prefix_memory.step(story.rows(496, FIRST_WANTED))
@@ -73,7 +72,7 @@ def test_a_decoded_row_is_the_prefilled_row_whatever_the_company(
         num_before = position * 7 % (len(others) + 1)
         mine = story.rows(position, position + 1, 1)
         decoded.append(prefix_memory.step(*others[:num_before], mine, *others[num_before:]).logits)
-    assert_same_bits(expected, torch.cat(decoded))
+    assert_same_bits(expected, np.concatenate(decoded))
 
 
 class Company:
@@ -94,7 +93,7 @@ class Company:
 
 
 def test_a_chunk_in_company_of_other_chunks_has_the_same_bits(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: torch.Tensor
+    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats
 ) -> None:
     memory = Memory(default_backend, NUM_BLOCKS)
     mine, other = Story(text_tokens[:SHORT], range(20, 30)), Story(text_tokens[600:], range(40, 70))
@@ -103,21 +102,21 @@ def test_a_chunk_in_company_of_other_chunks_has_the_same_bits(
         memory.step(mine.rows(50, 101, 51), other.rows(37, 300)).logits,
         memory.step(other.rows(300, 301), mine.rows(101, SHORT, 49), other.rows(301, 302)).logits,
     ]
-    assert_same_bits(short_expected, torch.cat(logits))
+    assert_same_bits(short_expected, np.concatenate(logits))
 
 
 def test_shuffled_blocks_full_of_old_contents_change_no_bit(
-    default_backend: ReferenceBackend, story: Story, expected: torch.Tensor
+    default_backend: ReferenceBackend, story: Story, expected: Floats
 ) -> None:
     memory = Memory(default_backend, NUM_BLOCKS)
-    memory.keys[:, :NUM_BLOCKS] = torch.nan
-    memory.values[:, :NUM_BLOCKS] = torch.inf
+    memory.keys[:, :NUM_BLOCKS] = np.nan
+    memory.values[:, :NUM_BLOCKS] = np.inf
     shuffled = Story(story.tokens, [block * 37 % NUM_BLOCKS for block in range(34)])
     assert_same_bits(expected, logits_in_chunks(memory, shuffled, [300, LENGTH], FIRST_WANTED))
 
 
 def test_a_prefix_found_in_another_requests_blocks_changes_no_bit(
-    story: Story, expected: torch.Tensor, prefix_memory: Memory
+    story: Story, expected: Floats, prefix_memory: Memory
 ) -> None:
     own = Story(story.tokens, [*BLOCKS[:31], 75, 71, 78])  # 31 blocks of 16 are the other request's
     logits = prefix_memory.step(own.rows(496, LENGTH, LENGTH - FIRST_WANTED)).logits
@@ -125,7 +124,7 @@ def test_a_prefix_found_in_another_requests_blocks_changes_no_bit(
 
 
 def test_blocks_that_straddle_two_splits_change_no_bit(
-    default_backend: ReferenceBackend, story: Story, expected: torch.Tensor
+    default_backend: ReferenceBackend, story: Story, expected: Floats
 ) -> None:
     memory = Memory(default_backend, num_blocks=12, block_size=48)
     backwards = Story(story.tokens, reversed(range(12)))
@@ -133,7 +132,7 @@ def test_blocks_that_straddle_two_splits_change_no_bit(
 
 
 def test_blocks_of_an_odd_size_change_no_bit(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: torch.Tensor
+    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats
 ) -> None:
     memory = Memory(default_backend, num_blocks=30, block_size=5)
     backwards = Story(text_tokens[:SHORT], reversed(range(30)))
@@ -148,16 +147,14 @@ def one_thread(default_backend: ReferenceBackend) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_one_thread_gives_the_bits_of_two(
-    default_backend: ReferenceBackend, story: Story, expected: torch.Tensor
-) -> None:
+def test_one_thread_gives_the_bits_of_two(default_backend: ReferenceBackend, story: Story, expected: Floats) -> None:
     assert_same_bits(expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED))
 
 
 def test_one_early_token_changed_changes_every_later_row(
-    default_backend: ReferenceBackend, story: Story, expected: torch.Tensor
+    default_backend: ReferenceBackend, story: Story, expected: Floats
 ) -> None:
     """The control: the comparison above can fail."""
     changed = Story([*story.tokens[:3], story.tokens[3] + 1, *story.tokens[4:]], BLOCKS)
     logits = logits_in_chunks(Memory(default_backend, NUM_BLOCKS), changed, [LENGTH], FIRST_WANTED)
-    assert not (logits == expected).all(dim=1).any()
+    assert not (logits == expected).all(axis=1).any()

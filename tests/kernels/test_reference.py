@@ -8,9 +8,10 @@ import torch
 
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
 from kernels.packing import SequenceRows, pack_batch
-from kernels.reference import ReferenceBackend, rms_norm, rotary_tables, rotate
+from kernels.reference import ReferenceBackend, rms_norm, rotate
 from kernels.reference_attention import AttentionPlan, attend
-from kernels.selftest import hashed_rows
+from kernels.rotary import rotary_tables
+from kernels.selftest import hashed_rows as hashed_numbers
 from kernels.stored_tensor import StoredTensor
 
 SHAPE = DecoderShape(
@@ -25,6 +26,10 @@ SHAPE = DecoderShape(
 )
 
 
+def hashed_rows(num_rows: int, length: int) -> torch.Tensor:
+    return torch.from_numpy(hashed_numbers(num_rows, length))
+
+
 def test_rms_norm_is_the_formula() -> None:
     x, weight = hashed_rows(16, 40), hashed_rows(1, 40)[0]
     x64 = x.double()
@@ -34,7 +39,7 @@ def test_rms_norm_is_the_formula() -> None:
 
 def test_rotating_turns_each_pair_by_position_times_frequency() -> None:
     frequencies = (1.0, 0.1, 0.01, 0.001)
-    cos, sin = rotary_tables(frequencies, 300)
+    cos, sin = (torch.from_numpy(table) for table in rotary_tables(frequencies, 300))
     x = hashed_rows(2, 8).view(2, 1, 8)
     positions = torch.tensor([0, 299])
     rotated = rotate(x, cos[positions][:, None], sin[positions][:, None])
@@ -86,7 +91,7 @@ def plain_attention(
 
 
 def stored(*shape: int) -> StoredTensor:
-    values = hashed_rows(shape[0], shape[1] if len(shape) > 1 else 1).numpy().reshape(-1, shape[-1])
+    values = hashed_numbers(shape[0], shape[1] if len(shape) > 1 else 1).reshape(-1, shape[-1])
     return StoredTensor("F32", shape, np.ascontiguousarray(values).view(np.uint8))
 
 
@@ -118,11 +123,11 @@ def test_a_tied_head_takes_no_memory_of_its_own(parameters: DecoderParameters) -
 def test_only_planned_slots_are_written_and_fresh_blocks_are_cleared(parameters: DecoderParameters) -> None:
     backend = ReferenceBackend(1)
     backend.load(parameters, 64)
-    keys, values = (torch.full(backend.kv_shape(5, 4), 9.0) for _ in range(2))
+    keys, values = (np.full(backend.kv_shape(5, 4), 9.0, np.float32) for _ in range(2))
     keys[:, -1] = values[:, -1] = 0.0
     backend.forward(pack_batch([SequenceRows([1, 2], 3, (2, 4), 1)], 4), keys, values)
     for memory in (keys, values):
-        slots = memory[0].transpose(1, 2).reshape(6 * 4, -1)
+        slots = memory[0].swapaxes(1, 2).reshape(6 * 4, -1)
         untouched = [slot for slot in range(20) if slot not in (11, 16, 17, 18, 19)]
         assert (slots[untouched] == 9.0).all()
         assert (slots[[11, 16]] != 9.0).all()  # position 3 is block 2's last slot, position 4 block 4's first
@@ -133,7 +138,7 @@ def test_only_planned_slots_are_written_and_fresh_blocks_are_cleared(parameters:
 def test_no_row_without_logits_wanted_reaches_the_head(parameters: DecoderParameters) -> None:
     backend = ReferenceBackend(1)
     backend.load(parameters, 64)
-    keys, values = (torch.zeros(backend.kv_shape(5, 4)) for _ in range(2))
+    keys, values = (np.zeros(backend.kv_shape(5, 4), np.float32) for _ in range(2))
     rows = [SequenceRows([1, 2, 3], 0, (0,), 0), SequenceRows([4, 5, 6], 0, (1,), 2), SequenceRows([7], 0, (2,), 1)]
     output = backend.forward(pack_batch(rows, 4), keys, values)
     assert output.hidden.shape == (3, 24)

@@ -1,15 +1,18 @@
 """A Hugging Face folder → a model: config.json's fields and tensor names are known here only.
 
-Source: config.json as transformers 4 and 5 write it.
+Source: config.json as transformers 4 and 5 write it; the safetensors format as its package documents it (the package
+checks a file, and the bytes are taken from the file here, for numpy has no bfloat16).
 """
 
 import json
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from engine.core.errors import ModelError
@@ -17,7 +20,8 @@ from engine.execution.model import Hyperparameters, Model, assemble, require_arc
 from engine.execution.rotary import inverse_frequencies, scaled_frequencies
 from kernels.stored_tensor import StoredTensor
 
-_FORMATS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_FORMATS = ("F32", "F16", "BF16")
+_HEADER_LENGTH = struct.Struct("<Q")
 _HEAD = "lm_head.weight"
 _TOP_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -149,26 +153,41 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _tensors_of(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+class _Tensor(NamedTuple):
+    """dtype as the format names it: F32, BF16, I64 …; data uint8 [bytes], in the file's memory map."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+
+
+def _tensors_of(path: Path) -> Iterator[tuple[str, _Tensor]]:
+    """What lies behind the header: its length (u64), a JSON object name → dtype, shape, data_offsets, then the data."""
     try:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118  (no mapping: the file object has keys() and nothing else of one)
-                yield name, file.get_tensor(name)
-    except (OSError, SafetensorError) as error:
+        with safe_open(path, framework="np"):  # checks lengths, shapes and offsets against each other
+            pass
+        data = np.memmap(path, dtype=np.uint8, mode="r")
+    except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{path} cannot be read as safetensors ({error}): fetch it again") from error
+    (length,) = _HEADER_LENGTH.unpack(data[: _HEADER_LENGTH.size].tobytes())
+    data_start = _HEADER_LENGTH.size + length
+    header = json.loads(data[_HEADER_LENGTH.size : data_start].tobytes())
+    for name, fields in header.items():
+        if name != "__metadata__":
+            start, end = fields["data_offsets"]
+            yield name, _Tensor(fields["dtype"], tuple(fields["shape"]), data[data_start + start : data_start + end])
 
 
-def _stored(name: str, tensor: torch.Tensor) -> StoredTensor:
-    format = _FORMATS.get(tensor.dtype)
-    if format is None:
+def _stored(name: str, tensor: _Tensor) -> StoredTensor:
+    if tensor.dtype not in _FORMATS:
         raise ModelError(
-            f"tensor {name} is stored as {tensor.dtype}: {', '.join(_FORMATS.values())} are supported, "
+            f"tensor {name} is stored as {tensor.dtype}: {', '.join(_FORMATS)} are supported, "
             "take the model in one of them"
         )
-    if tensor.dim() not in (1, 2):
+    if len(tensor.shape) not in (1, 2) or 0 in tensor.shape:
         raise ModelError(f"tensor {name} has shape {list(tensor.shape)}: one or two dimensions are supported")
-    rows = tensor.reshape(-1, tensor.shape[-1]).contiguous().view(torch.uint8).numpy()
-    return StoredTensor(format, tuple(tensor.shape), rows)
+    num_rows = tensor.shape[0] if len(tensor.shape) == 2 else 1
+    return StoredTensor(tensor.dtype, tensor.shape, tensor.data.reshape(num_rows, -1))
 
 
 def _gguf_name(name: str) -> str:
