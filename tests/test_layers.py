@@ -76,7 +76,7 @@ def test_the_light_parts_never_import_torch(module: str, path: Path) -> None:
 
 
 def test_the_core_imports_only_plain_parts_of_the_standard_library() -> None:
-    plain = {"bisect", "collections", "dataclasses", "enum", "typing"}
+    plain = {"bisect", "collections", "dataclasses", "enum", "heapq", "typing"}
     for module, path in modules():
         if is_within(module, ("engine.core",)):
             foreign = {name.split(".")[0] for name in imports(path)} - plain - {"engine"}

@@ -26,11 +26,17 @@ class DeferReason(StrEnum):
     OUT_OF_BLOCKS = "out_of_blocks"  # its blocks are not free
     PREEMPTION = "preemption"  # a request was preempted in this pass, so none is admitted
     BEHIND_ANOTHER = "behind_another"  # the policy puts another waiting request first
+    RESERVED_BLOCKS = "reserved_blocks"  # it is protected, and those that run have the blocks it may grow to
 
 
 class PreemptReason(StrEnum):
     OUT_OF_BLOCKS = "out_of_blocks"  # a running request needed a block
     MORE_URGENT_WAITS = "more_urgent_waits"  # the policy let a waiting request take the victim's blocks
+
+
+class StarvationCause(StrEnum):
+    PASSED_OVER = "passed_over"  # younger ones were admitted before it
+    PREEMPTED = "preempted"
 
 
 class PreemptMode(StrEnum):
@@ -159,6 +165,31 @@ class RequestFinished(NamedTuple):
     num_blocks_freed: int
 
 
+class StarvationSeen(NamedTuple):
+    """It was passed over or preempted `bound` times: from now on it is protected (`starvation.py` says what that is).
+
+    num_passes_over   passes that admitted a younger request while it was the oldest of the waiting
+    """
+
+    request: int
+    cause: StarvationCause
+    num_passes_over: int
+    num_preemptions: int
+    bound: int
+
+
+class RequestDemoted(NamedTuple):
+    """Its target cannot be met any more, so it waits behind those whose can.
+
+    target_ms     after its arrival its next token was due
+    expected_ms   after its arrival that token can be there at the earliest, by the measured step time
+    """
+
+    request: int
+    target_ms: int
+    expected_ms: int
+
+
 Decision = (
     RequestRejected
     | RequestDeferred
@@ -167,4 +198,6 @@ Decision = (
     | StepPlanned
     | TokensEmitted
     | RequestFinished
+    | StarvationSeen
+    | RequestDemoted
 )

@@ -6,7 +6,7 @@ numbers stand in `vocabulary.py`. Fields are only ever appended.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.core.sampling_params import SamplingParams
 
@@ -34,6 +34,9 @@ class RequestArrived(NamedTuple):
     arrival_ns        monotonic time at which the daemon had read the whole HTTP request
     prompt_digests    keyed, chained digests of the prompt's full blocks (16 bytes each), in order
     sampling          opaque to the core: carried so that the recording says how the tokens were drawn
+    ttft_target_ms, itl_target_ms
+                      when it wants its first token after its arrival, and each further one after the one before;
+                      0 takes the limits'
     """
 
     request: int
@@ -45,6 +48,8 @@ class RequestArrived(NamedTuple):
     max_output_tokens: int
     prompt_digests: tuple[bytes, ...]
     sampling: SamplingParams
+    ttft_target_ms: int = 0
+    itl_target_ms: int = 0
 
 
 class RequestCancelled(NamedTuple):
@@ -89,4 +94,17 @@ class ExecutorRestarted(NamedTuple):
     lost: tuple[tuple[int, str, int, int], ...]
 
 
-Event = RequestArrived | RequestCancelled | StepCompleted | StepFailed | DrainRequested | ExecutorRestarted
+class PolicyChanged(NamedTuple):
+    """From now on another policy, or the same with other parameters, orders the waiting, who are ranked anew.
+
+    parameters   (name, value) pairs of `Limits` fields; those not named stay as they are. What the policy before had
+                 counted or learned is gone
+    """
+
+    policy: str
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+
+Event = (
+    RequestArrived | RequestCancelled | StepCompleted | StepFailed | DrainRequested | ExecutorRestarted | PolicyChanged
+)

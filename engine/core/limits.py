@@ -21,10 +21,17 @@ class Limits:
     max_num_seqs            requests running at the same time
     max_num_batched_tokens  tokens computed in one step
     max_num_queued_reqs     requests waiting (preempted ones not counted, for they were admitted once)
-    scheduling_policy       name of a policy in `policies/`
+    scheduling_policy       name of a policy in `policies/`, or an operator's own as module:Class
     enable_prefix_caching   look prompts up in, and keep finished blocks for, the prefix index
     priority_aging_ns       `priority` policy: one class counts as much as so much earlier arrival
     scheduling_phases       name of a way to share a step between prefill and decode, in `phases/`
+    tenant_weights          `fair` policy: (tenant, weight ≥ 1) pairs; a tenant not named has weight 1
+    prefill_token_price, decode_token_price
+                            `fair` and `shortest` policies: what a prompt token and an output token count
+    ttft_target_ms, itl_target_ms
+                            `deadline` policy: for requests that bring no target of their own
+    max_passes_over         the starvation guard (`starvation.py`): so often the oldest of the waiting is passed over
+    max_preemptions         … and so often a request is preempted, before it is protected
     """
 
     block_size: int = 16
@@ -37,6 +44,13 @@ class Limits:
     enable_prefix_caching: bool = True
     priority_aging_ns: int = 10_000_000_000
     scheduling_phases: str = "chunked"
+    tenant_weights: tuple[tuple[str, int], ...] = ()
+    prefill_token_price: int = 1
+    decode_token_price: int = 2
+    ttft_target_ms: int = 2_000
+    itl_target_ms: int = 200
+    max_passes_over: int = 64
+    max_preemptions: int = 3
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,4 +59,13 @@ class Limits:
     def from_dict(cls, values: dict[str, Any]) -> "Limits":
         """Unknown keys, written by a newer version, are left out; missing ones take the default."""
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        chosen = {key: value for key, value in values.items() if key in known}
+        if "tenant_weights" in chosen:
+            chosen["tenant_weights"] = normalized_weights(chosen["tenant_weights"])
+        return cls(**chosen)
+
+
+def normalized_weights(pairs: Any) -> tuple[tuple[str, int], ...]:
+    """(tenant, weight) pairs as they come from JSON, msgpack or a mapping, in the order given."""
+    items = pairs.items() if isinstance(pairs, dict) else pairs
+    return tuple([(tenant, weight) for tenant, weight in items])

@@ -17,6 +17,8 @@ from engine.core.decisions import (
     RequestDeferred,
     RequestFinished,
     RequestPreempted,
+    StarvationCause,
+    StarvationSeen,
     StepPlanned,
 )
 from engine.core.kv_cache import BlockPool
@@ -24,6 +26,7 @@ from engine.core.limits import Limits
 from engine.core.phases.interface import Phases, StepShare
 from engine.core.policies.interface import Policy
 from engine.core.request import Request, Status
+from engine.core.starvation import StarvationGuard
 from engine.core.waiting import WaitingQueue
 
 
@@ -36,7 +39,10 @@ class Planner:
         self.phases = phases
         self.pool = pool
         self.running: list[Request] = []  # in order of admission
-        self.waiting = WaitingQueue()
+        self.waiting = WaitingQueue(policy)
+        self.guard = StarvationGuard(limits)
+        self._num_reserved_blocks = 0  # that the protected among the running may grow to
+        self._now_ns = 0
         self._num_steps = 0
         self._num_passes = 0
         self._num_chains = 0
@@ -44,14 +50,26 @@ class Planner:
         self._last_head: Request | None = None
         self._step = _StepDraft()
 
-    def enqueue(self, request: Request) -> None:
-        request.rank = self.policy.rank(request)
+    def enqueue(self, request: Request, now_ns: int) -> None:
+        self._now_ns = now_ns
+        self.policy.on_arrived(request, now_ns)
         self._wait(request)
+
+    def change_policy(self, limits: Limits, policy: Policy, live: list[Request], now_ns: int) -> None:
+        """Another policy, or other parameters, from the next pass on. `live` are all live requests, oldest first."""
+        self.limits, self.policy, self.guard = limits, policy, StarvationGuard(limits)
+        for request in live:
+            policy.on_arrived(request, now_ns)
+        self.waiting.change_policy(policy, now_ns)
+        for request in self.running:
+            request.rank = (*policy.rank(request, now_ns), request.number)
 
     def finish(self, request: Request, reason: FinishReason) -> RequestFinished:
         """End a request in any live state: out of its queue, its blocks given up."""
         if request.status is Status.RUNNING:
             self.running.remove(request)
+            if request.is_protected:
+                self._num_reserved_blocks -= self._most_blocks(request)
         else:
             self.waiting.remove(request)
         num_blocks_freed = self.pool.release(request.block_table)
@@ -66,15 +84,17 @@ class Planner:
             num_blocks_freed,
         )
         request.apply(finished)
+        self.policy.on_finished(request, reason)
         return finished
 
-    def plan_step(self) -> list[Decision]:
+    def plan_step(self, now_ns: int) -> list[Decision]:
         """One pass. The last decision is the StepPlanned, unless there is nothing to compute."""
         if not self.running and not self.waiting:
             return []
         decodes, prefills = self._running_by_phase()
         share = self._share(decodes, prefills)
         self._step = _StepDraft()
+        self._now_ns = now_ns
         self._num_passes += 1
         if not share.decodes_wait:
             self._place_decodes(decodes)
@@ -85,7 +105,9 @@ class Planner:
             self._place_prefills(prefills, share.prefill_tokens)
             head_reason = self._admit_waiting()
         self._explain_waiting(head_reason)
+        self._watch_the_oldest()
         step = self._step
+        step.decisions.extend(self.policy.take_notices())
         if step.rows:
             step.decisions.append(self._close_step())
         else:
@@ -110,6 +132,16 @@ class Planner:
 
     def _num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.limits.block_size)
+
+    def _most_blocks(self, request: Request) -> int:
+        """What it may grow to; one that would outgrow the pool alone ends there."""
+        num_blocks = self._num_blocks_for(request.num_prompt_tokens + request.max_output_tokens)
+        return min(num_blocks, self.limits.num_kv_blocks)
+
+    def _preemptible(self) -> list[Request]:
+        if not self._num_reserved_blocks:
+            return self.running
+        return [request for request in self.running if not request.is_protected]
 
     # ── 1. the running ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +191,7 @@ class Planner:
     def _make_room(self, request: Request, num_blocks: int) -> bool:
         """Give `request` so many more blocks, preempting for them; False when it had to give way itself."""
         while num_blocks > self.pool.num_free:
-            victim = self.policy.victim(self.running, request)
+            victim = self.policy.victim(self._preemptible(), request)
             self._preempt(victim, request, PreemptReason.OUT_OF_BLOCKS)
             if victim is request:
                 return False
@@ -194,19 +226,22 @@ class Planner:
         self._step.forget(victim)
         self._step.decisions.append(preempted)
         self._step.somebody_gave_way = True
+        if self.guard.preempted(victim):
+            self._say_starvation(victim, StarvationCause.PREEMPTED, self.guard.max_preemptions)
+            victim.is_protected = True
         self._wait(victim)
 
     def _wait(self, request: Request) -> None:
         request.queued_pass = self._num_passes
         request.deferral = None
-        self.waiting.add(request)
+        self.waiting.add(request, self._now_ns)
         self._unexplained.append(request)
 
     # ── 2. the waiting ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _admit_waiting(self) -> tuple[DeferReason, int]:
         """Admit while it goes; returns why the head of the queue stays, and how many blocks it needs."""
-        while (candidate := self.waiting.head) is not None:
+        while (candidate := self.waiting.settled_head(self._now_ns)) is not None:
             hits = self._find_hits(candidate)
             num_needed = self._num_blocks_for(candidate.num_tokens) - len(hits)
             if self._step.somebody_gave_way:
@@ -215,6 +250,9 @@ class Planner:
                 return DeferReason.MAX_NUM_SEQS, num_needed
             if self._step.prefill_tokens_left <= 0:
                 return DeferReason.TOKEN_BUDGET, num_needed
+            num_reserved = self._num_reserved_blocks + self._most_blocks(candidate)
+            if candidate.is_protected and num_reserved > self.limits.num_kv_blocks:
+                return DeferReason.RESERVED_BLOCKS, num_needed
             num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
             if num_short > 0:
                 if not self._take_blocks_for(candidate, num_short):
@@ -231,7 +269,7 @@ class Planner:
         """Preempt less urgent running requests for `candidate`, if together they can free enough."""
         chosen: list[Request] = []
         num_gained = 0
-        for victim in self.policy.victims_for_admission(self.running, candidate):
+        for victim in self.policy.victims_for_admission(self._preemptible(), candidate):
             if num_gained >= num_short:
                 break
             chosen.append(victim)
@@ -256,9 +294,28 @@ class Planner:
             request.number, tuple(request.block_table), len(hits), tuple(evicted), num_blocks_free, num_passes
         )
         request.apply(admitted)
+        self.policy.on_admitted(request, self._now_ns)
+        if request.is_protected:
+            self._num_reserved_blocks += self._most_blocks(request)
+        self._step.youngest_admitted = max(self._step.youngest_admitted, request.number)
         self.running.append(request)
         self._step.decisions.append(admitted)
         self._step.place_prefill(request)
+
+    def _watch_the_oldest(self) -> None:
+        """Whoever was admitted in this pass may have passed it over."""
+        watched = self.waiting.oldest
+        if watched is None or watched.number > self._step.youngest_admitted:
+            return
+        if self.guard.passed_over(watched):
+            self._say_starvation(watched, StarvationCause.PASSED_OVER, self.guard.max_passes_over)
+            self.waiting.protect(watched)
+            watched.is_protected = True
+
+    def _say_starvation(self, request: Request, cause: StarvationCause, bound: int) -> None:
+        self._step.decisions.append(
+            StarvationSeen(request.number, cause, request.num_passes_over, request.num_preemptions, bound)
+        )
 
     # ── 3. the reasons ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -297,6 +354,7 @@ class _StepDraft:
         self.evicted_blocks: list[int] = []
         self.prefill_tokens_left = 0
         self.somebody_gave_way = False
+        self.youngest_admitted = -1  # the highest number among those admitted
 
     def place_prefill(self, request: Request) -> None:
         """As much of it as the step has left for prefills."""

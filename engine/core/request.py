@@ -40,6 +40,9 @@ class Request:
     queued_pass           planning pass in which it was queued (again)
     deferral              reason it waits for, and the pass that gave it; None until it was explained
     chain                 cascade that made room for it, handed on when it is preempted itself
+    rank                  its place among the waiting when it was last queued or looked at, by the policy
+    num_passes_over       passes that admitted a younger one while it was the oldest of the waiting
+    is_protected          by the starvation guard: next to be admitted, not to be preempted
     """
 
     __slots__ = (
@@ -48,10 +51,13 @@ class Request:
         "block_table",
         "chain",
         "deferral",
+        "is_protected",
+        "itl_target_ms",
         "max_output_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
         "num_output_tokens",
+        "num_passes_over",
         "num_preemptions",
         "num_prompt_tokens",
         "number",
@@ -61,6 +67,7 @@ class Request:
         "request_id",
         "status",
         "tenant",
+        "ttft_target_ms",
     )
 
     def __init__(self, event: RequestArrived) -> None:
@@ -71,6 +78,8 @@ class Request:
         self.arrival_ns = event.arrival_ns
         self.num_prompt_tokens = event.num_prompt_tokens
         self.max_output_tokens = event.max_output_tokens
+        self.ttft_target_ms = event.ttft_target_ms
+        self.itl_target_ms = event.itl_target_ms
         self.block_digests = list(event.prompt_digests)
         self.status = Status.WAITING
         self.num_output_tokens = 0
@@ -82,6 +91,8 @@ class Request:
         self.queued_pass = 0
         self.deferral: tuple[DeferReason, int] | None = None
         self.chain = -1
+        self.num_passes_over = 0
+        self.is_protected = False
 
     @property
     def num_tokens(self) -> int:

@@ -23,6 +23,7 @@ from engine.core.events import (
     Event,
     ExecutorRestarted,
     FinishFlag,
+    PolicyChanged,
     RequestArrived,
     RequestCancelled,
     StepCompleted,
@@ -32,6 +33,8 @@ from engine.core.kv_cache import BlockPool
 from engine.core.limits import Limits
 from engine.core.phases.registry import make_phases
 from engine.core.planner import Planner
+from engine.core.policies.change import POLICY_PARAMETERS, limits_after
+from engine.core.policies.interface import PolicyFactory
 from engine.core.policies.registry import make_policy
 from engine.core.request import Request
 
@@ -42,9 +45,11 @@ MIN_RETRY_AFTER_MS, MAX_RETRY_AFTER_MS = 1_000, 60_000
 class Core:
     """One engine's state machine. Two cores with equal limits, fed equal events and times, decide equally."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, make_policy: PolicyFactory = make_policy) -> None:
+        """`make_policy` is handed in where an operator's own policy is to be known beside ours."""
         check_limits(limits)
         self.limits = limits
+        self._make_policy = make_policy
         self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
         self.planner = Planner(limits, make_policy(limits), make_phases(limits), self.pool)
         self.requests: dict[int, Request] = {}
@@ -59,6 +64,7 @@ class Core:
             StepFailed: self._on_step_failed,
             DrainRequested: self._on_drain_requested,
             ExecutorRestarted: self._on_executor_restarted,
+            PolicyChanged: self._on_policy_changed,
         }
 
     @property
@@ -88,7 +94,7 @@ class Core:
         request = Request(event)
         self.requests[request.number] = request
         self._live_ids[request.request_id] = request.number
-        self.planner.enqueue(request)
+        self.planner.enqueue(request, now_ns)
         return []
 
     def _refusal(self, event: RequestArrived, now_ns: int) -> RequestRejected | None:
@@ -146,6 +152,18 @@ class Core:
             for number, _request_id, num_prompt_tokens, num_output_tokens in event.lost
         ]
 
+    def check_policy_change(self, event: PolicyChanged) -> None:
+        """Raises UnknownPolicy or InvalidLimits when `event` must not be handled: it is refused before it is one."""
+        limits = limits_after(self.limits, event.policy, event.parameters)
+        check_limits(limits)
+        self._make_policy(limits)
+
+    def _on_policy_changed(self, event: PolicyChanged, now_ns: int) -> list[Decision]:
+        self.limits = limits_after(self.limits, event.policy, event.parameters)
+        live = list(self.requests.values())
+        self.planner.change_policy(self.limits, self._make_policy(self.limits), live, now_ns)
+        return []
+
     def _finish(self, request: Request, reason: FinishReason, now_ns: int) -> RequestFinished:
         finished = self.planner.finish(request, reason)
         self._forget(request, now_ns)
@@ -159,7 +177,7 @@ class Core:
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _plan(self, decisions: list[Decision], now_ns: int) -> None:
-        planned = self.planner.plan_step()
+        planned = self.planner.plan_step(now_ns)
         for decision in planned:
             if type(decision) is RequestFinished:
                 self._forget(self.requests[decision.request], now_ns)
@@ -178,6 +196,7 @@ class Core:
         plan = self._take_step(event.step)
         self._advance(plan, event)
         emitted: list[tuple[int, int]] = []
+        emitting: list[Request] = []
         finished: list[Decision] = []
         for number, flag, _hidden_digest, _logprob_bits in event.emitted:
             request = self.requests.get(number)
@@ -188,10 +207,12 @@ class Core:
                 continue
             request.num_output_tokens += 1
             emitted.append((number, request.num_output_tokens))
+            emitting.append(request)
             if flag == FinishFlag.STOP:
                 finished.append(self._finish(request, FinishReason.STOP, now_ns))
             elif request.num_output_tokens >= request.max_output_tokens:
                 finished.append(self._finish(request, FinishReason.LENGTH, now_ns))
+        self.planner.policy.on_step(emitting, event.execute_ns + event.sample_ns, now_ns)
         if emitted:
             return [TokensEmitted(plan.step, tuple(emitted)), *finished]
         return finished
@@ -246,3 +267,18 @@ def check_limits(limits: Limits) -> None:
             f"({limits.max_num_seqs}): every running request needs room for one token in a step; "
             "raise the first or lower the second"
         )
+    check_policy_limits(limits)
+
+
+def check_policy_limits(limits: Limits) -> None:
+    """Raises InvalidLimits when a parameter of a policy, or a bound of the starvation guard, is out of range."""
+    for field in POLICY_PARAMETERS:
+        least = 0 if field == "priority_aging_ns" else 1
+        value = getattr(limits, field)
+        if field != "tenant_weights" and (type(value) is not int or value < least):
+            raise InvalidLimits(f"{field} is {value!r}: it must be a whole number, at least {least}")
+    for tenant, weight in limits.tenant_weights:
+        if type(tenant) is not str or type(weight) is not int or weight < 1:
+            raise InvalidLimits(
+                f"tenant_weights gives {tenant!r} the weight {weight!r}: it must be a whole number, at least 1"
+            )

@@ -58,6 +58,7 @@ KINDS: dict[int, type[Any]] = {
     4: events.StepFailed,
     5: events.DrainRequested,
     6: events.ExecutorRestarted,
+    7: events.PolicyChanged,
     101: decisions.RequestRejected,
     102: decisions.RequestDeferred,
     103: decisions.RequestAdmitted,
@@ -65,6 +66,8 @@ KINDS: dict[int, type[Any]] = {
     105: decisions.StepPlanned,
     106: decisions.TokensEmitted,
     107: decisions.RequestFinished,
+    108: decisions.StarvationSeen,
+    109: decisions.RequestDemoted,
     201: RecordingGap,
     202: RecordingClosed,
 }

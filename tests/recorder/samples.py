@@ -66,11 +66,14 @@ def one_of_every_kind() -> list[Entry]:
                 d.TokensEmitted(0, ((0, 1),)),
                 d.RequestPreempted(0, 0, d.PreemptReason.OUT_OF_BLOCKS, d.PreemptMode.RECOMPUTE, 3, 17, 1),
                 d.RequestFinished(0, d.FinishReason.STOP, 17, 1, 16, 1, 0),
+                d.StarvationSeen(0, d.StarvationCause.PREEMPTED, 0, 3, 3),
+                d.RequestDemoted(0, -5, 2**40),
             ),
         ),
         (e.StepFailed(1, "CUDA error: " + "x" * 300), (d.RequestFinished(1, d.FinishReason.FAILED, 1, 0, 0, 0, 1),)),
         (e.DrainRequested(), ()),
         (e.ExecutorRestarted(((3, "r3", 10, 2),)), ()),
+        (e.PolicyChanged("fair", (("tenant_weights", (("a", 2), ("é", 1))), ("decode_token_price", 3))), ()),
     ]
     return [
         Entry(sequence, 1000 + sequence, event, decisions)

@@ -21,11 +21,12 @@ from tests.replay.recorded_runs import mixed_load, record_run
 class SetOrderedCore(Core):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        split = self.planner.policy.split
-        def by_hash(token_budget, running):
-            by_name = {request.request_id: request for request in running}
-            return split(token_budget, [by_name[name] for name in set(by_name)])
-        self.planner.policy.split = by_hash
+        in_order = self.planner._running_by_phase
+        def by_hash():
+            decodes, prefills = in_order()
+            by_name = {request.request_id: request for request in decodes}
+            return [by_name[name] for name in set(by_name)], prefills
+        self.planner._running_by_phase = by_hash
 
 path = Path(sys.argv[2])
 if sys.argv[1] == "record":

@@ -1,22 +1,19 @@
 """First come, first served: the order of arrival decides about everything.
 
-The waiting are admitted in order of arrival, and under pressure the newest of the running gives way. A request can
-only ever be passed over or preempted for older ones, of which there are finitely many, so it cannot starve.
+The waiting are admitted in order of arrival, and under pressure the newest of the running gives way.
+
+**Bound.** The head of the queue is the oldest of the waiting, and nobody is admitted before it, so nobody is passed
+over by a younger one, and the starvation guard never has to act for that: of the theorem in `starvation.py` only the
+part of the older ones remains. With O older live requests a request is admitted after at most O (N + 1) passes that
+admit others, and (O (N + 1) + 1) W in all, N = max_preemptions. The oldest live request is never preempted.
 """
 
-from collections.abc import Sequence
-
+from engine.core.policies.interface import Policy
 from engine.core.request import Request
 
 
-class FirstComeFirstServed:
+class FirstComeFirstServed(Policy):
     name = "fcfs"
 
-    def rank(self, request: Request) -> tuple[int, ...]:
-        return (request.number,)
-
-    def victim(self, running: Sequence[Request], beneficiary: Request) -> Request:
-        return max(running, key=lambda request: request.rank)
-
-    def victims_for_admission(self, running: Sequence[Request], candidate: Request) -> list[Request]:
-        return []
+    def rank(self, request: Request, now_ns: int) -> tuple[int, ...]:
+        return ()
