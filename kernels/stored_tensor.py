@@ -8,11 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-FORMATS = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+_BLOCKS = {  # numbers and bytes of a block
+    "F32": (1, 4),
+    "F16": (1, 2),
+    "BF16": (1, 2),
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q8_0": (32, 34),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+}
+FORMATS = tuple(_BLOCKS)
 
 _ROWS_AT_A_TIME = 4096  # bounds the dequantiser's scratch memory
 
@@ -44,18 +55,22 @@ class StoredTensor:
 
 def row_length(format: str, num_bytes: int) -> int:
     """How many numbers of `format` lie in a row of `num_bytes`."""
-    block_length, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format]]
+    block_length, block_bytes = _BLOCKS[format]
     return num_bytes // block_bytes * block_length
 
 
-def row_bytes(format: str, length: int) -> int:
-    """Bytes of a row of `length` numbers, which must be a multiple of the format's block."""
-    block_length, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format]]
-    assert length % block_length == 0, f"{length} numbers are no whole blocks of {format}"
-    return length // block_length * block_bytes
+def row_bytes(format: str, length: int) -> int | None:
+    """Bytes of a row of `length` numbers; None where these are no whole blocks of the format."""
+    block_length, block_bytes = _BLOCKS[format]
+    return None if length % block_length else length // block_length * block_bytes
 
 
 def _decoder(format: str) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
+    if format == "F32":
+        return lambda rows: np.ascontiguousarray(rows).view(np.float32)
+    from gguf.constants import GGMLQuantizationType  # a backend that decodes rows itself never comes here
+    from gguf.quants import dequantize
+
     kind = GGMLQuantizationType[format]
 
     def decode(rows: NDArray[np.uint8]) -> NDArray[np.float32]:

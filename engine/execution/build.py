@@ -63,10 +63,11 @@ def build_runner(
     source = source or resolve_model(config.model)
     model = load_model(source)
     backend, passed_over = _backend(config, num_threads, model)
-    text_model = load_text_model(source)  # the daemon's, too: both find the same end of an answer
+    text_model = load_text_model(source, encodes=False)  # the daemon's, too: both find the same end of an answer
     limits = limits or fill_limits(config, model, backend.kv_dtype)
     _require_positions(limits, model)
     backend.load(model.parameters, limits.max_model_len)
+    model.release_pages()
     verdict = run_self_test(backend, num_threads)
     if not verdict.holds:
         log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)

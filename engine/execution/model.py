@@ -6,6 +6,7 @@ Tensors bear GGUF's names, whatever file they come from: "token_embd.weight", "b
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 from engine.core.errors import ModelError
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
@@ -60,11 +61,23 @@ class Hyperparameters:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model ready to be loaded by a backend."""
+    """A model ready to be loaded by a backend, its tensors still lying in `files`."""
 
     architecture: str
     parameters: DecoderParameters
     context_length: int
+    files: tuple["MappedFile", ...] = ()
+
+    def release_pages(self) -> None:
+        """For a backend that has loaded it: what it still reads comes back from the file by itself."""
+        for file in self.files:
+            file.release_pages()
+
+
+class MappedFile(Protocol):
+    """A file that tensors lie in."""
+
+    def release_pages(self) -> None: ...
 
 
 _LAYER_TENSORS = {
@@ -85,8 +98,8 @@ _LAYER_TENSORS = {
 }
 
 
-def assemble(hyper: Hyperparameters, tensors: Mapping[str, StoredTensor]) -> Model:
-    """The model made of `tensors`, each checked against its shape.
+def assemble(hyper: Hyperparameters, tensors: Mapping[str, StoredTensor], files: tuple[MappedFile, ...] = ()) -> Model:
+    """The model made of `tensors`, which lie in `files`, each checked against its shape.
 
     Raises ModelError: a figure that cannot be, a tensor missing, of another shape, or left over (it would change the
     answers and nothing here uses it).
@@ -102,7 +115,7 @@ def assemble(hyper: Hyperparameters, tensors: Mapping[str, StoredTensor]) -> Mod
     collector.require_nothing_left()
     shape = DecoderShape(**{field.name: getattr(hyper, field.name) for field in fields(DecoderShape)})
     parameters = DecoderParameters(shape, embedding, layers, final_norm, head, hyper.inverse_frequencies)
-    return Model(hyper.architecture, parameters, hyper.context_length)
+    return Model(hyper.architecture, parameters, hyper.context_length, files)
 
 
 class _Collector:

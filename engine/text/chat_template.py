@@ -1,23 +1,18 @@
 """Messages → one text, by the model's own Jinja template, in a sandbox.
 
-A template is a program that came with the model: it can neither reach Python's internals nor change what it is given,
-and `range` is bounded, but its running time is the operator's trust in the model. There is no fallback: a model without
-a template was not trained on chats, and a guessed format gives quietly worse answers.
+There is no fallback: a model without a template was not trained on chats, and a guessed format gives quietly worse
+answers. Jinja is imported when the first chat is rendered: the engine process renders none.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NoReturn
-
-import jinja2
-import jinja2.ext
-from jinja2 import nodes
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 class ChatTemplateError(EngineError):
@@ -61,50 +56,17 @@ class ChatTemplate:
             raise ChatTemplateError(f"the chat template refused the messages: {error}") from error
 
     @cached_property
-    def _template(self) -> jinja2.Template:
+    def _template(self) -> "Template":
         if self._source is None:
             raise ChatTemplateError(
                 "the model has no chat template: use /v1/completions, or serve a model that was trained on chats"
             )
+        from engine.text.template_environment import TemplateError, template_environment
+
         try:
-            return _environment().from_string(self._source)
-        except jinja2.TemplateError as error:
+            return template_environment().from_string(self._source)
+        except TemplateError as error:
             raise ChatTemplateError(f"the model's chat template cannot be compiled: {error}") from error
-
-
-class _GenerationBlocks(jinja2.ext.Extension):
-    """{% generation %} … {% endgeneration %} marks the model's own turns for training; here only the content counts."""
-
-    tags = {"generation"}  # noqa: RUF012  # the base class declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    """What templates on the model hubs are written for: the settings of Hugging Face's apply_chat_template."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlocks, jinja2.ext.loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    return environment
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON without the HTML escapes of Jinja's own filter."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
 
 
 def _format_time(pattern: str, wall_ns: int | None) -> str:

@@ -2,19 +2,23 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import ModelError
 from engine.text.token_bytes import SpelledBytes, byte_level_bytes, sentencepiece_bytes
 from engine.text.vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 _TEMPLATE_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def folder_vocabulary(folder: Path) -> Vocabulary:
-    """The vocabulary of the folder. Raises ModelError where a file is missing, unreadable or of an unknown kind."""
+def folder_vocabulary(folder: Path, *, encodes: bool = True) -> Vocabulary:
+    """The vocabulary of the folder; its tokenizer is left out where nothing will be encoded.
+
+    Raises ModelError where a file is missing, unreadable or of an unknown kind.
+    """
     config = _json(folder / "config.json")
     settings = _json(folder / "tokenizer_config.json", optional=True)
     tokenizer = _tokenizer(folder)
@@ -29,7 +33,7 @@ def folder_vocabulary(folder: Path) -> Vocabulary:
         token_bytes[number] = added_token.content.encode()
     template_tokens = _template_tokens(folder, settings)
     return Vocabulary(
-        tokenizer=tokenizer,
+        tokenizer=tokenizer if encodes else None,
         token_bytes=tuple(token_bytes),
         special_ids=frozenset(number for number, token in added.items() if token.special),
         strips_leading_space=strips_space,
@@ -61,7 +65,9 @@ def _count(folder: Path, config: dict[str, Any], key: str) -> int:
     return value
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
+def _tokenizer(folder: Path) -> "Tokenizer":
+    from tokenizers import Tokenizer
+
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise ModelError(f"{path} is missing: save the model's tokenizer in the fast format, as tokenizer.json")
@@ -74,7 +80,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _spelling(folder: Path, tokenizer: Tokenizer) -> tuple[SpelledBytes, bool]:
+def _spelling(folder: Path, tokenizer: "Tokenizer") -> tuple[SpelledBytes, bool]:
     """How tokens are spelled, and whether decoding takes a leading space away: both as the decoder says."""
     decoder = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder is not None else {}
     steps = decoder.get("decoders", [decoder])
@@ -99,7 +105,7 @@ def _template_tokens(folder: Path, settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _eos_token_ids(
-    folder: Path, config: dict[str, Any], tokenizer: Tokenizer, eos_token: str | None, vocab_size: int
+    folder: Path, config: dict[str, Any], tokenizer: "Tokenizer", eos_token: str | None, vocab_size: int
 ) -> tuple[int, ...]:
     generation = _json(folder / "generation_config.json", optional=True)
     named = generation.get("eos_token_id", config.get("eos_token_id"))

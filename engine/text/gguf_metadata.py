@@ -1,22 +1,26 @@
-"""The key-value metadata at the head of a GGUF file, read quickly and with every length checked before it is believed.
+"""The head of a GGUF file, its metadata and where tensors lie, with every length checked before it is believed.
 
 The `gguf` package makes an array view of every string: 4.0 s for the 98 thousand strings of a 49,152-token vocabulary,
-against 0.1 s here. Tensors are not looked at: `engine/execution/weights/` reads those.
+against 0.1 s here. What tensors hold is not looked at: `engine/execution/weights/` reads that.
 Source: the GGUF specification, versions 2 and 3, little-endian (docs/gguf.md of the ggml project).
 """
 
 import mmap
 import struct
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from engine.core.errors import ModelError
 
 MAX_METADATA_KEYS = 65_536
+MAX_TENSORS = 1_048_576
+MAX_DIMENSIONS = 8
 MAX_STRING_BYTES = 16 * 1024 * 1024
 MAX_ARRAY_ITEMS = 4 * 1024 * 1024  # sixteen times the largest vocabulary in use
+
+DEFAULT_ALIGNMENT = 32  # bytes, of tensors
 
 T = TypeVar("T")
 
@@ -47,6 +51,10 @@ class GGUFMetadata:
     def __init__(self, path: Path, values: dict[str, Any]) -> None:
         self.path = path
         self._values = values
+
+    def get(self, key: str) -> Any:
+        """Whatever stands there; None where nothing does."""
+        return self._values.get(key)
 
     def string(self, key: str, default: str | None = None) -> str:
         return self._value(key, str, default)
@@ -86,31 +94,58 @@ class GGUFMetadata:
         return items
 
 
-def read_gguf_metadata(path: Path) -> GGUFMetadata:
-    """All metadata of the file. Raises ModelError for a file that is cut short, damaged or of an unknown version."""
+class TensorPlace(NamedTuple):
+    """
+    shape         outermost dimension first; the file has it the other way round
+    type_number   as ggml numbers its types
+    start         of its bytes in the file
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type_number: int
+    start: int
+
+
+def read_gguf_metadata(path: Path, leave_out: tuple[str, ...] = ()) -> GGUFMetadata:
+    """The file's metadata, but for arrays whose key begins with one of `leave_out`.
+
+    Raises ModelError for a file that is cut short, damaged or of an unknown version.
+    """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return GGUFMetadata(path, _Reader(path, data).read())
+            return GGUFMetadata(path, _Reader(path, data, leave_out).read_metadata())
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise ModelError(f"the model file {path} cannot be read: {error}") from error
+
+
+def read_gguf_head(
+    path: Path, data: mmap.mmap, leave_out: tuple[str, ...]
+) -> tuple[GGUFMetadata, tuple[TensorPlace, ...]]:
+    """The same of a file that is mapped already, and where its tensors lie. Raises ModelError."""
+    reader = _Reader(path, data, leave_out)
+    metadata = GGUFMetadata(path, reader.read_metadata())
+    return metadata, reader.read_tensors(metadata.integer("general.alignment", DEFAULT_ALIGNMENT))
 
 
 class _Reader:
     """A position in the mapped file; nothing is taken beyond its end."""
 
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
+    def __init__(self, path: Path, data: mmap.mmap, leave_out: tuple[str, ...]) -> None:
         self._path = path
         self._data = data
+        self._leave_out = leave_out
+        self._num_tensors = 0
         self._size = len(data)
         self._position = 0
 
-    def read(self) -> dict[str, Any]:
+    def read_metadata(self) -> dict[str, Any]:
         if self._take(4) != b"GGUF":
             raise self._malformed("it does not begin with GGUF")
         version = self._u32()
         if version not in (2, 3):
             raise self._malformed(f"its version is {version}; 2 and 3 in little-endian order can be read")
-        self._u64()  # number of tensors
+        self._num_tensors = self._u64()
         num_keys = self._u64()
         if num_keys > MAX_METADATA_KEYS:
             raise self._malformed(f"it claims {num_keys} metadata keys, at most {MAX_METADATA_KEYS} are read")
@@ -120,6 +155,21 @@ class _Reader:
             values[key] = self._value(key, self._u32())
         return values
 
+    def read_tensors(self, alignment: int) -> tuple[TensorPlace, ...]:
+        """What stands behind the metadata."""
+        if alignment < 1 or self._num_tensors > MAX_TENSORS:
+            raise self._malformed(f"it claims {self._num_tensors} tensors, aligned to {alignment} bytes")
+        places = []
+        for _ in range(self._num_tensors):
+            name = self._strings(1)[0]
+            num_dimensions = self._u32()
+            if num_dimensions > MAX_DIMENSIONS:
+                raise self._malformed(f"tensor {name!r} claims {num_dimensions} dimensions")
+            shape = [self._u64() for _ in range(num_dimensions)]
+            places.append(TensorPlace(name, tuple(reversed(shape)), self._u32(), self._u64()))
+        data_start = -(-self._position // alignment) * alignment
+        return tuple([place._replace(start=data_start + place.start) for place in places])
+
     def _value(self, key: str, value_type: int) -> Any:
         if value_type != _ARRAY:
             return self._array(key, value_type, 1)[0]
@@ -127,6 +177,8 @@ class _Reader:
         count = self._u64()
         if count > MAX_ARRAY_ITEMS:
             raise self._malformed(f"array {key!r} claims {count} items, at most {MAX_ARRAY_ITEMS} are read")
+        if item_type == _STRING and key.startswith(self._leave_out):
+            return self._pass_over_strings(count)
         return self._array(key, item_type, count)
 
     def _array(self, key: str, item_type: int, count: int) -> list[Any]:
@@ -156,6 +208,16 @@ class _Reader:
             raise self._malformed(f"the string at byte {start} is not UTF-8") from error
         self._position = position
         return strings
+
+    def _pass_over_strings(self, count: int) -> None:
+        size, position, length_at, data = self._size, self._position, _U64.unpack_from, self._data
+        for _ in range(count):
+            if position + 8 > size:
+                raise self._malformed(f"it ends inside a string length, at byte {position}")
+            position += 8 + length_at(data, position)[0]
+        if position > size:
+            raise self._malformed(f"an array of {count} strings ends at byte {position}")
+        self._position = position
 
     def _take(self, num_bytes: int) -> bytes:
         end = self._position + num_bytes

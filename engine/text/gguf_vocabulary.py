@@ -1,13 +1,11 @@
 """GGUF metadata → a vocabulary: which tokens are special, which end an answer, what bytes each stands for."""
 
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer
-
 from engine.core.errors import ModelError
 from engine.text.gguf_metadata import GGUFMetadata, read_gguf_metadata
-from engine.text.gguf_tokenizer import byte_level_tokenizer, sentencepiece_tokenizer, word_rule
 from engine.text.token_bytes import byte_level_bytes, sentencepiece_bytes
 from engine.text.vocabulary import Vocabulary
 
@@ -32,25 +30,24 @@ END_TOKENS = frozenset(
 _TEMPLATE_NAMES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 
-def gguf_vocabulary(path: Path) -> Vocabulary:
-    """The vocabulary in the file's metadata. Raises ModelError where it is missing, damaged or of an unknown kind."""
-    metadata = read_gguf_metadata(path)
+_ENCODING_ONLY = ("tokenizer.ggml.merges", "tokenizer.ggml.scores")
+
+
+def gguf_vocabulary(path: Path, *, encodes: bool = True) -> Vocabulary:
+    """The vocabulary in the file's metadata; its tokenizer is left out where nothing will be encoded.
+
+    Raises ModelError where it is missing, damaged or of an unknown kind.
+    """
+    metadata = read_gguf_metadata(path, leave_out=() if encodes else _ENCODING_ONLY)
     tokens = metadata.strings("tokenizer.ggml.tokens")
     types = _token_types(metadata, len(tokens))
     kind = metadata.string("tokenizer.ggml.model")
-    if kind == "gpt2":
-        rule = word_rule(metadata)
-        tokenizer = byte_level_tokenizer(metadata, tokens, rule)
-        token_bytes = [byte_level_bytes(token) for token in tokens]
-        return _vocabulary(metadata, tokens, types, tokenizer, token_bytes, adds_bos=rule.adds_bos, adds_space=False)
-    if kind == "llama":
-        adds_space = metadata.flag("tokenizer.ggml.add_space_prefix", True)
-        is_normal = [number == TokenType.NORMAL for number in types]
-        unknown = next((tokens[number] for number, t in enumerate(types) if t == TokenType.UNKNOWN), None)
-        tokenizer = sentencepiece_tokenizer(metadata, tokens, is_normal, unknown, adds_space)
-        token_bytes = [sentencepiece_bytes(token) for token in tokens]
-        return _vocabulary(metadata, tokens, types, tokenizer, token_bytes, adds_bos=True, adds_space=adds_space)
-    raise ModelError(f"{path} has a tokenizer of the kind {kind!r}; 'gpt2' (byte-level) and 'llama' can be served")
+    if kind not in ("gpt2", "llama"):
+        raise ModelError(f"{path} has a tokenizer of the kind {kind!r}; 'gpt2' (byte-level) and 'llama' can be served")
+    adds_space = kind == "llama" and metadata.flag("tokenizer.ggml.add_space_prefix", True)
+    bytes_of = byte_level_bytes if kind == "gpt2" else sentencepiece_bytes
+    vocabulary = _decoding(metadata, tokens, types, [bytes_of(token) for token in tokens], adds_space)
+    return _with_tokenizer(vocabulary, metadata, tokens, types, kind) if encodes else vocabulary
 
 
 def _token_types(metadata: GGUFMetadata, num_tokens: int) -> list[int]:
@@ -61,38 +58,62 @@ def _token_types(metadata: GGUFMetadata, num_tokens: int) -> list[int]:
     return types
 
 
-def _vocabulary(
-    metadata: GGUFMetadata,
-    tokens: list[str],
-    types: list[int],
-    tokenizer: Tokenizer,
-    token_bytes: list[bytes],
-    *,
-    adds_bos: bool,
-    adds_space: bool,
+def _decoding(
+    metadata: GGUFMetadata, tokens: list[str], types: list[int], token_bytes: list[bytes], adds_space: bool
 ) -> Vocabulary:
-    special_ids = [number for number, kind in enumerate(types) if kind in (TokenType.CONTROL, TokenType.UNKNOWN)]
-    user_ids = [number for number, kind in enumerate(types) if kind == TokenType.USER_DEFINED]
-    tokenizer.add_special_tokens([AddedToken(tokens[number], special=True, normalized=False) for number in special_ids])
-    tokenizer.add_tokens([AddedToken(tokens[number], normalized=False) for number in user_ids])
-    for number in (*special_ids, *user_ids):  # these are written as they are
+    """All but how text becomes tokens."""
+    special_ids = _of_type(types, TokenType.CONTROL, TokenType.UNKNOWN)
+    for number in (*special_ids, *_of_type(types, TokenType.USER_DEFINED)):  # these are written as they are
         token_bytes[number] = tokens[number].encode()
-    bos_id, eos_id = _token_id(metadata, "bos", len(tokens)), _token_id(metadata, "eos", len(tokens))
     named = {name: _token_id(metadata, key, len(tokens)) for key, name in _TEMPLATE_NAMES.items()}
-    adds_bos = metadata.flag("tokenizer.ggml.add_bos_token", adds_bos) and bos_id is not None
-    adds_eos = metadata.flag("tokenizer.ggml.add_eos_token", False) and eos_id is not None
     return Vocabulary(
-        tokenizer=tokenizer,
+        tokenizer=None,
         token_bytes=tuple(token_bytes),
         special_ids=frozenset(special_ids),
         strips_leading_space=adds_space,
         eos_token_ids=_eos_token_ids(metadata, tokens, special_ids),
         context_length=_context_length(metadata),
         chat_template=metadata.string("tokenizer.chat_template", "") or None,
-        prefix_ids=(bos_id,) if adds_bos and bos_id is not None else (),
-        suffix_ids=(eos_id,) if adds_eos and eos_id is not None else (),
         template_tokens={name: tokens[number] for name, number in named.items() if number is not None},
     )
+
+
+def _with_tokenizer(
+    vocabulary: Vocabulary, metadata: GGUFMetadata, tokens: list[str], types: list[int], kind: str
+) -> Vocabulary:
+    from tokenizers import AddedToken
+
+    from engine.text.gguf_tokenizer import byte_level_tokenizer, sentencepiece_tokenizer, word_rule
+
+    if kind == "gpt2":
+        rule = word_rule(metadata)
+        tokenizer, adds_bos = byte_level_tokenizer(metadata, tokens, rule), rule.adds_bos
+    else:
+        is_normal = [number == TokenType.NORMAL for number in types]
+        unknown = next((tokens[number] for number in _of_type(types, TokenType.UNKNOWN)), None)
+        tokenizer = sentencepiece_tokenizer(metadata, tokens, is_normal, unknown, vocabulary.strips_leading_space)
+        adds_bos = True
+    special = _of_type(types, TokenType.CONTROL, TokenType.UNKNOWN)
+    tokenizer.add_special_tokens([AddedToken(tokens[number], special=True, normalized=False) for number in special])
+    own = _of_type(types, TokenType.USER_DEFINED)
+    tokenizer.add_tokens([AddedToken(tokens[number], normalized=False) for number in own])
+    return replace(
+        vocabulary,
+        tokenizer=tokenizer,
+        prefix_ids=_around(metadata, "bos", len(tokens), adds_bos),
+        suffix_ids=_around(metadata, "eos", len(tokens), False),
+    )
+
+
+def _of_type(types: list[int], *wanted: TokenType) -> list[int]:
+    return [number for number, kind in enumerate(types) if kind in wanted]
+
+
+def _around(metadata: GGUFMetadata, name: str, num_tokens: int, by_default: bool) -> tuple[int, ...]:
+    """The bos or eos token, where the file, or else the tokenizer's kind, puts it around a text."""
+    number = _token_id(metadata, name, num_tokens)
+    is_added = metadata.flag(f"tokenizer.ggml.add_{name}_token", by_default)
+    return (number,) if is_added and number is not None else ()
 
 
 def _token_id(metadata: GGUFMetadata, name: str, num_tokens: int) -> int | None:

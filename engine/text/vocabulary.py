@@ -1,14 +1,16 @@
 """What both kinds of model files give: a tokenizer, the bytes of every token, and which tokens mean something."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """
-    tokenizer             text → ids; matches special tokens in the text
+    tokenizer             text → ids; matches special tokens in the text; None where it was loaded to decode only
     token_bytes           [vocab_size] the bytes that each token stands for in text; b"" where the model has a row but
                           the tokenizer no token
     special_ids           tokens that control the model and are left out of answers
@@ -21,7 +23,7 @@ class Vocabulary:
     template_tokens       bos_token, eos_token …: texts by the names that chat templates use
     """
 
-    tokenizer: Tokenizer
+    tokenizer: "Tokenizer | None"
     token_bytes: tuple[bytes, ...]
     special_ids: frozenset[int]
     strips_leading_space: bool

@@ -109,7 +109,7 @@ def test_any_text_comes_back_as_it_went_in(smollm: TextModel, text: str) -> None
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 49151), max_size=30))
 def test_decoding_agrees_with_the_tokenizers_package(smollm: TextModel, token_ids: list[int]) -> None:
-    expected = smollm.vocabulary.tokenizer.decode(token_ids, skip_special_tokens=True)
+    expected = smollm.tokenizer.decode(token_ids, skip_special_tokens=True)
     assert smollm.decode(token_ids) == expected
     assert smollm.decode(token_ids) == b"".join(
         [smollm.token_bytes(number) for number in token_ids if number not in smollm.vocabulary.special_ids]
@@ -146,7 +146,7 @@ def test_an_id_outside_the_vocabulary_is_refused(smollm: TextModel, token_id: in
 )
 def test_each_rule_cuts_text_into_its_own_words(tmp_path: Path, pre: str, expected: list[str]) -> None:
     model = load_text_model(resolve_model(str(write_byte_level(tmp_path / "m.gguf", pre))))
-    pre_tokenizer = model.vocabulary.tokenizer.pre_tokenizer
+    pre_tokenizer = model.tokenizer.pre_tokenizer
     assert pre_tokenizer is not None
     words = [word for word, _ in pre_tokenizer.pre_tokenize_str("x 1234!\n\nDON'T")]
     alphabet = byte_level_alphabet()

@@ -60,11 +60,9 @@ def test_any_text_comes_back_as_it_went_in(model: TextModel, text: str) -> None:
 
 def test_the_space_before_a_text_is_taken_away_once(model: TextModel) -> None:
     ids = [_IDS["▁hello"], _IDS["▁world"]]
-    assert model.decode(ids) == "hello world" == model.vocabulary.tokenizer.decode(ids)
+    assert model.decode(ids) == "hello world" == model.tokenizer.decode(ids)
     assert (
-        model.decode([_IDS["▁▁"], _IDS["▁hello"]])
-        == "  hello"
-        == model.vocabulary.tokenizer.decode([_IDS["▁▁"], _IDS["▁hello"]])
+        model.decode([_IDS["▁▁"], _IDS["▁hello"]]) == "  hello" == model.tokenizer.decode([_IDS["▁▁"], _IDS["▁hello"]])
     )
     assert model.decode([1, _IDS["▁hello"]]) == "hello"  # a special token before it is no text
 

@@ -1,2 +1,2 @@
-"""Model files → parameters. `model_files.py` says what a reader must find, `gguf.py` and `safetensors.py` find it,
-`assemble.py` checks and orders it, `load.py` is the one door."""
+"""Model files → parameters: `load.py` is the one door, `gguf.py` and `safetensors.py` read one kind of file each,
+`file_map.py` is a file as memory. What a model must have is `../model.py`'s."""

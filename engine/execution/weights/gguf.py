@@ -1,75 +1,56 @@
 """A GGUF file → a model: metadata keys and tensor names are known here only.
 
-Source: the GGUF specification (ggml/docs/gguf.md); its parser is the `gguf` package's.
+Source: the GGUF specification (ggml/docs/gguf.md).
 """
 
-import struct
+import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from gguf.constants import GGUFValueType
-from gguf.gguf_reader import GGUFReader, ReaderTensor
-from numpy.typing import NDArray
 
 from engine.core.errors import ModelError
 from engine.execution.model import ARCHITECTURES, Hyperparameters, Model, assemble, require_architecture
 from engine.execution.rotary import divided_frequencies, inverse_frequencies, scaled_frequencies
-from kernels.stored_tensor import FORMATS, StoredTensor
+from engine.execution.weights.file_map import FileMap
+from engine.text.gguf_metadata import GGUFMetadata, TensorPlace, read_gguf_head
+from kernels.stored_tensor import FORMATS, StoredTensor, row_bytes
 
 _ROPE_FACTORS = "rope_freqs.weight"
-_ARRAY_HEAD = struct.Struct("<IQ")  # item type, count
-_U64 = struct.Struct("<Q")
+_FORMAT_OF_NUMBER = {  # as ggml numbers its types
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    6: "Q5_0",
+    7: "Q5_1",
+    8: "Q8_0",
+    12: "Q4_K",
+    13: "Q5_K",
+    14: "Q6_K",
+    30: "BF16",
+}
 
 
 def read_gguf(path: Path) -> Model:
     """The model in the file, its tensors memory-mapped. Raises ModelError."""
-    try:
-        reader = _QuickReader(path)
-    except (OSError, ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
-        raise ModelError(f"{path} cannot be read as GGUF ({error}): fetch or convert it again") from error
-    metadata = _Metadata(reader)
+    file = FileMap(path)
+    head, places = read_gguf_head(path, file.map, leave_out=("tokenizer.",))
+    metadata = _Metadata(head)
     architecture = metadata.text("general.architecture")
     require_architecture(architecture)
-    tensors = {tensor.name: _stored(tensor) for tensor in reader.tensors}
+    tensors = {place.name: _stored(file, place) for place in places}
     hyper = _hyperparameters(metadata, architecture, tensors)
     tensors.pop(_ROPE_FACTORS, None)
     if ARCHITECTURES[architecture].gguf_interleaves:
         _undo_interleaving(tensors, hyper)
-    return assemble(hyper, tensors)
-
-
-class _QuickReader(GGUFReader):
-    """Passes over arrays, which here are the vocabulary's: the package makes views of all their items (4.0 s for 98
-    thousand strings, against 0.1 s)."""
-
-    def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[GGUFValueType]]:
-        if raw_type != GGUFValueType.ARRAY:
-            parts: tuple[int, list[Any], list[int], list[GGUFValueType]] = super()._get_field_parts(orig_offs, raw_type)
-            return parts
-        data = memoryview(self.data.data)
-        item_type, count = _ARRAY_HEAD.unpack_from(data, orig_offs)
-        end = orig_offs + _ARRAY_HEAD.size
-        kind = GGUFValueType(item_type)
-        if kind in self.gguf_scalar_to_np:
-            end += count * np.dtype(self.gguf_scalar_to_np[kind]).itemsize
-        elif kind == GGUFValueType.STRING:
-            for _ in range(count):
-                end += _U64.size + _U64.unpack_from(data, end)[0]
-        else:
-            raise ValueError(f"an array of {kind.name}")
-        return end - orig_offs, [], [], [GGUFValueType.ARRAY, kind]
+    return assemble(hyper, tensors, (file,))
 
 
 class _Metadata:
     """Typed look-ups in the file's key-value pairs, with errors that name the key."""
 
-    def __init__(self, reader: GGUFReader) -> None:
-        self._fields = reader.fields
-
-    def get(self, key: str) -> Any:
-        field = self._fields.get(key)
-        return None if field is None else field.contents()
+    def __init__(self, head: GGUFMetadata) -> None:
+        self.get = head.get
 
     def text(self, key: str) -> str:
         value = self.get(key)
@@ -154,17 +135,31 @@ def _frequencies(
     return tuple(frequencies)
 
 
-def _stored(tensor: ReaderTensor) -> StoredTensor:
-    """The tensor where it lies; GGUF gives dimensions innermost first."""
-    format = tensor.tensor_type.name
-    if format not in FORMATS:
+def _stored(file: FileMap, place: TensorPlace) -> StoredTensor:
+    """The tensor where it lies."""
+    format = _FORMAT_OF_NUMBER.get(place.type_number)
+    if format is None or format not in FORMATS:
         raise ModelError(
-            f"tensor {tensor.name} is stored as {format}: {', '.join(FORMATS)} are supported, "
+            f"tensor {place.name} is stored as {_type_name(place.type_number)}: {', '.join(FORMATS)} are supported, "
             "take a file quantised in one of them"
         )
-    shape = tuple([int(length) for length in reversed(tensor.shape)])
-    rows: NDArray[np.uint8] = tensor.data.reshape(-1, tensor.data.shape[-1]).view(np.uint8)
-    return StoredTensor(format, shape, rows)
+    num_rows, num_columns = math.prod(place.shape[:-1]), place.shape[-1] if place.shape else 0
+    length = row_bytes(format, num_columns)
+    if length is None or num_rows * num_columns == 0:
+        raise ModelError(
+            f"tensor {place.name} has shape {list(place.shape)}, which is no whole number of {format} blocks: "
+            f"{file.path} is damaged, fetch or convert it again"
+        )
+    return StoredTensor(format, place.shape, file.rows(place.name, place.start, num_rows, length))
+
+
+def _type_name(number: int) -> str:
+    from gguf.constants import GGMLQuantizationType  # names them all, and is asked only here
+
+    try:
+        return GGMLQuantizationType(number).name
+    except ValueError:
+        return f"type {number}"
 
 
 def _undo_interleaving(tensors: dict[str, StoredTensor], hyper: Hyperparameters) -> None:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from engine.core.errors import ModelError
 from engine.execution.model import Hyperparameters, Model, assemble, require_architecture
 from engine.execution.rotary import inverse_frequencies, scaled_frequencies
+from engine.execution.weights.file_map import FileMap
 from kernels.stored_tensor import StoredTensor
 
 _FORMATS = ("F32", "F16", "BF16")
@@ -50,11 +49,12 @@ def read_folder(folder: Path) -> Model:
     config = _Config(_read_json(folder / "config.json"))
     hyper = _hyperparameters(config)
     tensors: dict[str, StoredTensor] = {}
-    for path in _weight_files(folder):
-        for name, tensor in _tensors_of(path):
+    files = tuple([FileMap(path) for path in _weight_files(folder)])
+    for file in files:
+        for name, tensor in _tensors_of(file):
             if not (hyper.has_tied_head and name == _HEAD) and not _COMPUTED_TENSOR.fullmatch(name):
-                tensors[_gguf_name(name)] = _stored(name, tensor)
-    return assemble(hyper, tensors)
+                tensors[_gguf_name(name)] = _stored(file, name, tensor)
+    return assemble(hyper, tensors, files)
 
 
 class _Config:
@@ -154,31 +154,30 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 class _Tensor(NamedTuple):
-    """dtype as the format names it: F32, BF16, I64 …; data uint8 [bytes], in the file's memory map."""
+    """dtype as the format names it: F32, BF16, I64 …; the bytes start … end-1 of the file."""
 
     dtype: str
     shape: tuple[int, ...]
-    data: NDArray[np.uint8]
+    start: int
+    end: int
 
 
-def _tensors_of(path: Path) -> Iterator[tuple[str, _Tensor]]:
-    """What lies behind the header: its length (u64), a JSON object name → dtype, shape, data_offsets, then the data."""
+def _tensors_of(file: FileMap) -> Iterator[tuple[str, _Tensor]]:
+    """The header's entries: its length (u64), a JSON object name → dtype, shape, data_offsets, then the data."""
     try:
-        with safe_open(path, framework="np"):  # checks lengths, shapes and offsets against each other
+        with safe_open(file.path, framework="np"):  # checks lengths, shapes and offsets against each other
             pass
-        data = np.memmap(path, dtype=np.uint8, mode="r")
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelError(f"{path} cannot be read as safetensors ({error}): fetch it again") from error
-    (length,) = _HEADER_LENGTH.unpack(data[: _HEADER_LENGTH.size].tobytes())
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{file.path} cannot be read as safetensors ({error}): fetch it again") from error
+    (length,) = _HEADER_LENGTH.unpack_from(file.map)
     data_start = _HEADER_LENGTH.size + length
-    header = json.loads(data[_HEADER_LENGTH.size : data_start].tobytes())
-    for name, fields in header.items():
+    for name, fields in json.loads(file.map[_HEADER_LENGTH.size : data_start]).items():
         if name != "__metadata__":
             start, end = fields["data_offsets"]
-            yield name, _Tensor(fields["dtype"], tuple(fields["shape"]), data[data_start + start : data_start + end])
+            yield name, _Tensor(fields["dtype"], tuple(fields["shape"]), data_start + start, data_start + end)
 
 
-def _stored(name: str, tensor: _Tensor) -> StoredTensor:
+def _stored(file: FileMap, name: str, tensor: _Tensor) -> StoredTensor:
     if tensor.dtype not in _FORMATS:
         raise ModelError(
             f"tensor {name} is stored as {tensor.dtype}: {', '.join(_FORMATS)} are supported, "
@@ -187,7 +186,8 @@ def _stored(name: str, tensor: _Tensor) -> StoredTensor:
     if len(tensor.shape) not in (1, 2) or 0 in tensor.shape:
         raise ModelError(f"tensor {name} has shape {list(tensor.shape)}: one or two dimensions are supported")
     num_rows = tensor.shape[0] if len(tensor.shape) == 2 else 1
-    return StoredTensor(tensor.dtype, tensor.shape, tensor.data.reshape(num_rows, -1))
+    rows = file.rows(name, tensor.start, num_rows, (tensor.end - tensor.start) // num_rows)
+    return StoredTensor(tensor.dtype, tensor.shape, rows)
 
 
 def _gguf_name(name: str) -> str:
