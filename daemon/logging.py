@@ -1,31 +1,15 @@
-"""Log lines: JSON for machines, plain text where a person watches, always to stderr, never with contents."""
+"""The daemon's log: its own lines as `engine/log.py` writes them, and the libraries' warnings on the same stream."""
 
 import logging
 import sys
 from typing import TextIO
 
-import structlog
+from engine import log
 
 
 def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
-    """Configure structlog once, for the whole process, and send the libraries' own warnings the same way."""
-    last: list[structlog.types.Processor]
-    number = logging.getLevelNamesMapping()[level.upper()]
-    if stream.isatty():
-        # the default formatter shows local variables, and so what clients wrote
-        last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-    else:
-        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *last,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(stream),
-        cache_logger_on_first_use=True,
-    )
+    """Once, for the whole process."""
+    log.set_up_logging(level, stream)
     # it logs a traceback for whatever is no HTTP, and has answered that already; our handlers' errors are logged by us
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     logging.basicConfig(

@@ -7,8 +7,6 @@ come from an inbox, entries go to a record sink and then to `publish`.
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import Decision, RequestRejected, StepPlanned, TokensEmitted
@@ -26,9 +24,10 @@ from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner
+from engine.log import Logger
 from engine.protocol import Arrive, Cancel, Drain, Message, ProtocolError, Restarted, Stop
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Inbox(Protocol):

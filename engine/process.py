@@ -22,8 +22,6 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-import structlog
-
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.core.contents import TokenOutput
@@ -33,12 +31,13 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.digests import DIGEST_BYTES
+from engine.log import Logger, set_up_at_first_line
 from engine.loop import EngineLoop, NoRecord, RecordSink
 from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
 from recorder.header import Header
 from recorder.writer import Recorder
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 READ_BYTES = 1 << 16
 STATUS_INTERVAL_S = 1.0
@@ -206,6 +205,7 @@ def main() -> int:
     parser.add_argument("--fd", type=int, required=True, help="inherited socket to the daemon")
     parser.add_argument("--config", required=True, help="EngineConfig as JSON")
     arguments = parser.parse_args()
+    set_up_at_first_line("info")
     for number in (signal.SIGINT, signal.SIGTERM):  # the daemon drains, and tells the engine when to stop
         signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=arguments.fd)

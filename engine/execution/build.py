@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -21,13 +20,14 @@ from engine.execution.kv_store import KVStore, kv_block_bytes
 from engine.execution.model import Model
 from engine.execution.runner import ModelRunner
 from engine.execution.weights.load import load_model
+from engine.log import Logger
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
 from kernels.backend import Backend
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.selftest import SelfTestReport, run_self_test
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _BACKENDS_OWN = ("torch", "numeric_environment")  # of its numerics, worth a word where the backend depends on them
 

@@ -8,13 +8,13 @@ Source: llama.cpp's conventions for `tokenizer.ggml.*`, and the tokenizer.json f
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from engine.core.errors import ModelError
+from engine.log import Logger
 from engine.text.gguf_metadata import GGUFMetadata
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from engine.core.errors import ModelError
+from engine.log import Logger
 from engine.text.file_digests import cache_folder, file_sha256
 
 MAX_FETCH_S = 1800  # pip is ended beyond it
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

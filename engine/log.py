@@ -1,0 +1,55 @@
+"""Log lines of both processes: JSON for machines, plain text where a person watches, never with contents.
+
+structlog brings asyncio along, and rich where that is installed: 90 ms, an eighth of the engine's start, for a process
+that logs nothing when all goes well. So loggers here are made at their first line. It must not know what is logged.
+"""
+
+import logging
+import sys
+from typing import Any, ClassVar, TextIO
+
+
+class Logger:
+    """structlog's logger of this name, with all its methods; made when the first of them is asked for.
+
+    level_to_set_up   what the process said with `set_up_at_first_line`; "" where nothing is left to do
+    """
+
+    level_to_set_up: ClassVar[str] = ""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog
+
+        if Logger.level_to_set_up:
+            set_up_logging(Logger.level_to_set_up)
+        return getattr(structlog.get_logger(self._name), method)
+
+
+def set_up_at_first_line(level: str) -> None:
+    """`set_up_logging`, but only once there is something to log."""
+    Logger.level_to_set_up = level
+
+
+def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
+    """Configure structlog once, for the whole process. Without, its errors show local variables: what clients wrote."""
+    import structlog
+
+    Logger.level_to_set_up = ""
+    last: list[structlog.types.Processor]
+    if stream.isatty():
+        last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    else:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
