@@ -127,6 +127,7 @@ class EngineLoop:
 
     def _take_arrival(self, arrive: Arrive) -> None:
         contents = arrive.contents
+        digests = self.runner.prompt_digests(contents)
         event = RequestArrived(
             arrive.request,
             arrive.request_id,
@@ -135,10 +136,10 @@ class EngineLoop:
             arrive.arrival_ns,
             len(contents.prompt_token_ids),
             arrive.max_output_tokens,
-            self.runner.prompt_digests(contents),
+            digests,
             arrive.sampling,
         )
-        self.runner.add_request(arrive.request, arrive.sampling, contents)
+        self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         decisions = self._handle(event)
         if not (decisions and type(decisions[0]) is RequestRejected):
             self._sink.record_contents(arrive.request, contents)

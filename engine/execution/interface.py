@@ -25,8 +25,13 @@ class Runner(Protocol):
         """Keyed, chained digests of the prompt's full blocks, for RequestArrived."""
         ...
 
-    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
-        """Hold a request's tokens until it is finished or rejected; call it before the core sees the arrival."""
+    def add_request(
+        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
+    ) -> None:
+        """Hold a request's tokens until it is finished or rejected; call it before the core sees the arrival.
+
+        digests   what `prompt_digests` gave for `contents`; without them they are computed when they are needed
+        """
         ...
 
     def carry_out(self, decision: Decision) -> None:

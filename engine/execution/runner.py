@@ -54,11 +54,12 @@ class ModelRunner:
         self._extend_digests(digests, contents.prompt_token_ids, num_blocks)
         return tuple(digests)
 
-    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+    def add_request(
+        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
+    ) -> None:
         """The first of two with one number is kept: the core rejects the second as a duplicate."""
         if request not in self._requests:
-            digests = list(self.prompt_digests(contents))
-            self._requests[request] = HeldRequest(sampling, contents, self._text_model, digests)
+            self._requests[request] = HeldRequest(sampling, contents, self._text_model, list(digests))
 
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):

@@ -58,7 +58,9 @@ class ScriptedRunner:
         extend_digests(digests, token_ids, num_blocks, self._block_size, self._digest_key)
         return digests
 
-    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+    def add_request(
+        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
+    ) -> None:
         self._requests[request] = _Held(sampling, contents)
 
     def carry_out(self, decision: Decision) -> None:

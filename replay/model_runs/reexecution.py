@@ -129,7 +129,7 @@ class Reexecution:
                 return Difference(
                     PromptDigest(event.request, index, expected), PromptDigest(event.request, index, got), None
                 )
-        self._runner.add_request(event.request, event.sampling, contents)
+        self._runner.add_request(event.request, event.sampling, contents, digests)
         return None
 
     def _on_cancelled(self, event: RequestCancelled, entry: Entry) -> None:

@@ -31,10 +31,12 @@ SHORT_LIVED = "short-lived"  # dies as soon as it is ready
 
 
 class SlowRunner(ScriptedRunner):
-    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
+    def add_request(
+        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
+    ) -> None:
         if POISON in contents.prompt_token_ids:
             os._exit(7)
-        super().add_request(request, sampling, contents)
+        super().add_request(request, sampling, contents, digests)
 
     def execute(self, plan: StepPlanned) -> StepResult:
         time.sleep(STEP_SECONDS)

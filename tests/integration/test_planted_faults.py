@@ -43,8 +43,10 @@ class FaultyRunner:
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         return self._runner.prompt_digests(contents)
 
-    def add_request(self, request: int, sampling: SamplingParams, contents: RequestContents) -> None:
-        self._runner.add_request(request, sampling, contents)
+    def add_request(
+        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
+    ) -> None:
+        self._runner.add_request(request, sampling, contents, digests)
 
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):
