@@ -65,7 +65,33 @@ class DaemonConfig:
     max_num_seqs: int = _option(64, "REQUESTS", values.integer(1, 65_536), "requests running at the same time")
     max_num_batched_tokens: int = _option(512, "TOKENS", values.integer(1, 1_048_576), "tokens computed in one step")
     max_num_queued_reqs: int = _option(1024, "REQUESTS", values.integer(1, 1_048_576), "requests that may wait")
-    scheduling_policy: str = _option("fcfs", "NAME", values.one_of(*POLICY_NAMES), "who runs first")
+    scheduling_policy: str = _option(
+        "fcfs", "NAME", values.policy(*POLICY_NAMES), f"who runs first: {', '.join(POLICY_NAMES)}, or module:Class"
+    )
+    priority_aging: float = _option(
+        10.0, "SECONDS", values.seconds(0, 86_400), "priority: one class counts as much as so much earlier arrival"
+    )
+    tenant_weights: tuple[tuple[str, int], ...] = _option(
+        (), "NAME=WEIGHT[,…]", values.weights, "fair: shares of tenants under load; one not named has weight 1"
+    )
+    prefill_token_price: int = _option(
+        1, "NUMBER", values.integer(1, 1_000_000), "fair, shortest: what a prompt token counts"
+    )
+    decode_token_price: int = _option(
+        2, "NUMBER", values.integer(1, 1_000_000), "fair, shortest: what an output token counts"
+    )
+    ttft_target_ms: int = _option(
+        2_000, "MS", values.integer(1, 86_400_000), "deadline: first token, for requests without a target of their own"
+    )
+    itl_target_ms: int = _option(
+        200, "MS", values.integer(1, 86_400_000), "deadline: each further token, for requests without a target"
+    )
+    max_passes_over: int = _option(
+        64, "PASSES", values.integer(1, _INT32), "passed over so often, the oldest waiting request goes first"
+    )
+    max_preemptions: int = _option(
+        3, "TIMES", values.integer(1, _INT32), "preempted so often, a request is preempted no more"
+    )
     enable_prefix_caching: bool = _option(True, "", values.switch, "look for prompts already computed")
     seed: int | None = _option(
         None, "NUMBER", values.optional_integer(0, 2**63 - 1), "seeds of unseeded requests derive from it; else drawn"
@@ -97,22 +123,15 @@ class DaemonConfig:
 
     def engine_config(self, record_dir: str) -> EngineConfig:
         """What the engine process is started with; `record_dir` is this run's folder, "" for no recording."""
+        own = {option.name for option in fields(self)}
+        same = {option.name: getattr(self, option.name) for option in fields(EngineConfig) if option.name in own}
         return EngineConfig(
-            model=self.model,
-            dtype=self.dtype,
-            backend=self.backend,
-            block_size=self.block_size,
-            num_kv_blocks=self.num_kv_blocks,
-            kv_cache_memory_bytes=self.kv_cache_memory,
-            max_model_len=self.max_model_len,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            max_num_queued_reqs=self.max_num_queued_reqs,
-            scheduling_policy=self.scheduling_policy,
-            enable_prefix_caching=self.enable_prefix_caching,
-            num_threads=self.num_threads,
-            record_dir=record_dir,
-            record_content=self.record_content,
+            **{
+                **same,
+                "kv_cache_memory_bytes": self.kv_cache_memory,
+                "priority_aging_ns": round(self.priority_aging * 1e9),
+                "record_dir": record_dir,
+            }
         )
 
 

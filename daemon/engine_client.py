@@ -3,6 +3,10 @@
 Every entry goes to the timeline (metrics) and to the requests it concerns. It must not know HTTP or text.
 """
 
+import asyncio
+from collections import deque
+from typing import Any
+
 import structlog
 
 from daemon import errors
@@ -16,10 +20,21 @@ from daemon.supervisor import ENGINE_MODULE, EngineState, Supervisor
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
-from engine.core.events import CancelCause, ExecutorRestarted
+from engine.core.errors import EngineError
+from engine.core.events import CancelCause, ExecutorRestarted, PolicyChanged
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
-from engine.protocol import Arrive, Cancel, Drain, Handled, Message, Ready, RecorderStatus
+from engine.protocol import (
+    Arrive,
+    Cancel,
+    ChangePolicy,
+    Drain,
+    Handled,
+    Message,
+    PolicyRefused,
+    Ready,
+    RecorderStatus,
+)
 from recorder.timeline import Timeline
 
 TENANT = "default"
@@ -46,6 +61,7 @@ class EngineClient:
         self.timeline = Timeline()
         self.progress = Progress(clock)
         self.recorder = RecorderTotals()
+        self._policy_changes: deque[asyncio.Future[None]] = deque()  # asked for, not answered yet, in order
 
     @property
     def retry_after_seconds(self) -> int:
@@ -108,6 +124,20 @@ class EngineClient:
         if connection is not None:
             connection.send(Cancel(request.number, cause))
 
+    async def change_policy(self, policy: str, parameters: tuple[tuple[str, Any], ...] = ()) -> None:
+        """Another policy, or other parameters of it, while serving; returns when the engine has recorded it.
+
+        parameters   (name, value) of those fields of `Limits` that are to change
+        Raises EngineError when the engine refuses it or dies before it answers, ApiError when there is none.
+        """
+        self.require_ready()
+        connection = self.supervisor.connection
+        assert connection is not None, "an engine that is ready has a connection"
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._policy_changes.append(answer)
+        connection.send(ChangePolicy(policy, parameters))
+        await answer
+
     def begin_drain(self) -> None:
         """Take no new request; those that are here go on."""
         self._is_draining = True
@@ -124,15 +154,30 @@ class EngineClient:
         if isinstance(message, Handled):
             if type(message.entry.event) is ExecutorRestarted:
                 self._unreported_lost = ()
+            elif type(message.entry.event) is PolicyChanged:
+                self._answer_policy_change(None)
             self.live.apply(message)
             self.timeline.apply(message.entry)
             self.progress.note_entry(message.entry, len(self.live))
+        elif isinstance(message, PolicyRefused):
+            self._answer_policy_change(EngineError(message.message))
         elif isinstance(message, Ready):
             self.timeline.begin_engine(Limits.from_dict(message.info["limits"]))
         elif isinstance(message, RecorderStatus):
             self.recorder.apply(message)
 
+    def _answer_policy_change(self, refusal: EngineError | None) -> None:
+        answer = self._policy_changes.popleft()
+        if answer.done():  # nobody waits for it any more
+            return
+        if refusal is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(refusal)
+
     def _on_death(self) -> None:
+        while self._policy_changes:
+            self._answer_policy_change(EngineError("the engine died before it changed its policy"))
         self.recorder.begin_next()
         lost = self.live.lose_all()
         self.progress.note_work(0)

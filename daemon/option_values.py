@@ -31,6 +31,35 @@ def one_of(*choices: str) -> Reader:
     return read
 
 
+def policy(*known: str) -> Reader:
+    """One of the known, or an operator's own as module:Class."""
+
+    def read(value: Any) -> str:
+        if value not in known and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", str(value)):
+            raise ValueError(f"choose one of {', '.join(known)}, or name your own as module:Class")
+        return str(value)
+
+    return read
+
+
+def weights(value: Any) -> tuple[tuple[str, int], ...]:
+    """(name, weight ≥ 1) pairs, from a text such as "a=2,b=1", a table, or pairs."""
+    pairs: list[tuple[str, Any]]
+    if isinstance(value, str):
+        named = [part.rpartition("=") for part in value.split(",") if part.strip()]
+        pairs = [(name, weight) for name, _, weight in named]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, tuple | list) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in value):
+        pairs = [(name, weight) for name, weight in value]
+    else:
+        raise ValueError("give names and weights such as a=2,b=1")
+    read = tuple([(name.strip(), _integer_or_none(weight) or 0) for name, weight in pairs])
+    if any(not name or weight < 1 for name, weight in read) or len(dict(read)) < len(read):
+        raise ValueError("give each name once, with a whole weight of at least 1, such as a=2,b=1")
+    return read
+
+
 def integer(minimum: int, maximum: int) -> Reader:
     def read(value: Any) -> int:
         number = _integer_or_none(value)

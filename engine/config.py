@@ -5,7 +5,12 @@ recording's header with every default filled in.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from engine.core.limits import Limits, normalized_weights
+
+_DERIVED_LIMITS = ("num_kv_blocks", "max_model_len")  # 0 leaves them to the model and the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,8 @@ class EngineConfig:
     record_content         keep token ids in the vault beside the recording
     max_segment_bytes      a segment is closed and the next begun beyond this size
     sync_interval_ms       power loss loses at most so much of the recording
+
+    The others are fields of `Limits`, described there.
     """
 
     model: str
@@ -41,10 +48,26 @@ class EngineConfig:
     record_content: bool = False
     max_segment_bytes: int = 64 * 1024 * 1024
     sync_interval_ms: int = 1000
+    priority_aging_ns: int = 10_000_000_000
+    tenant_weights: tuple[tuple[str, int], ...] = ()
+    prefill_token_price: int = 1
+    decode_token_price: int = 2
+    ttft_target_ms: int = 2_000
+    itl_target_ms: int = 200
+    max_passes_over: int = 64
+    max_preemptions: int = 3
+
+    def given_limits(self) -> dict[str, Any]:
+        """The fields that are limits as they stand; the pool's size and the longest context are derived elsewhere."""
+        own = {field.name for field in fields(self)}
+        names = [field.name for field in fields(Limits) if field.name in own and field.name not in _DERIVED_LIMITS]
+        return {name: getattr(self, name) for name in names}
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "EngineConfig":
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        values["tenant_weights"] = normalized_weights(values.get("tenant_weights", ()))
+        return cls(**values)

@@ -10,11 +10,13 @@ from typing import Protocol
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import Decision, RequestRejected, StepPlanned, TokensEmitted
+from engine.core.errors import EngineError
 from engine.core.events import (
     CancelCause,
     DrainRequested,
     Event,
     ExecutorRestarted,
+    PolicyChanged,
     RequestArrived,
     RequestCancelled,
     StepCompleted,
@@ -25,7 +27,17 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner
 from engine.log import Logger
-from engine.protocol import Arrive, Cancel, Drain, Message, ProtocolError, Restarted, Stop
+from engine.protocol import (
+    Arrive,
+    Cancel,
+    ChangePolicy,
+    Drain,
+    Message,
+    PolicyRefused,
+    ProtocolError,
+    Restarted,
+    Stop,
+)
 
 log = Logger(__name__)
 
@@ -75,12 +87,15 @@ class EngineLoop:
         clock: Clock,
         sink: RecordSink,
         publish: Callable[[Entry, tuple[TokenOutput, ...]], None],
+        reply: Callable[[Message], None] = lambda message: None,
     ) -> None:
+        """`reply` sends the daemon what is no entry: what was refused before it could be an event."""
         self.core = core
         self.runner = runner
         self._clock = clock
         self._sink = sink
         self._publish = publish
+        self._reply = reply
         self._sequence = 0
         self._plan: StepPlanned | None = None
         self._stop_cause: str | None = None
@@ -100,6 +115,8 @@ class EngineLoop:
                 self._take_arrival(message)
             case Cancel():
                 self._handle(RequestCancelled(message.request, CancelCause(message.cause)))
+            case ChangePolicy():
+                self._change_policy(message)
             case Drain():
                 self._handle(DrainRequested())
             case Restarted():
@@ -138,11 +155,23 @@ class EngineLoop:
             arrive.max_output_tokens,
             digests,
             arrive.sampling,
+            arrive.ttft_target_ms,
+            arrive.itl_target_ms,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         decisions = self._handle(event)
         if not (decisions and type(decisions[0]) is RequestRejected):
             self._sink.record_contents(arrive.request, contents)
+
+    def _change_policy(self, message: ChangePolicy) -> None:
+        event = PolicyChanged(message.policy, message.parameters)
+        try:
+            self.core.check_policy_change(event)
+        except EngineError as error:
+            log.warning("policy change refused", policy=message.policy, error=str(error))
+            self._reply(PolicyRefused(message.policy, str(error)))
+            return
+        self._handle(event)
 
     def _handle(self, event: Event, outputs: tuple[TokenOutput, ...] = ()) -> list[Decision]:
         now_ns = self._clock.now_ns()

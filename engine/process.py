@@ -33,6 +33,7 @@ from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.digests import DIGEST_BYTES
 from engine.log import Logger, set_up_at_first_line
 from engine.loop import EngineLoop, NoRecord, RecordSink
+from engine.own_policy import POLICY_DIGEST, OwnPolicy, is_own_policy, load_own_policy, policy_factory
 from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
 from recorder.header import Header
 from recorder.writer import Recorder
@@ -168,23 +169,26 @@ class EngineProcess:
 
     def _build(self) -> EngineLoop:
         salt = secrets.token_bytes(DIGEST_BYTES)
+        name = self._config.scheduling_policy
+        own = load_own_policy(name) if is_own_policy(name) else None
         built = build_runner(self._config, salt, self._clock)
-        core = Core(built.limits)
+        core = Core(built.limits, policy_factory(own))
         sink: RecordSink = NoRecord()
         if self._config.record_dir:
-            self._recorder = self._start_recorder(salt, built)
+            self._recorder = self._start_recorder(salt, built, own)
             self._outbox.watch(self._recorder)
             sink = self._recorder
         self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
-        return EngineLoop(core, built.runner, self._clock, sink, self._publish)
+        return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put)
 
-    def _start_recorder(self, salt: bytes, built: BuiltRunner) -> Recorder:
+    def _start_recorder(self, salt: bytes, built: BuiltRunner, own: OwnPolicy | None) -> Recorder:
+        policy = {POLICY_DIGEST: own.sha256} if own else {}
         header = Header(
             salt=salt,
             reprise_version=version("reprise"),
             limits=built.limits.to_dict(),
             config=asdict(self._config),
-            environment={**built.info, "python": platform.python_version(), "machine": platform.machine()},
+            environment={**built.info, **policy, "python": platform.python_version(), "machine": platform.machine()},
         )
         return Recorder(
             Path(self._config.record_dir),

@@ -35,6 +35,8 @@ class Arrive(NamedTuple):
     max_output_tokens: int
     sampling: SamplingParams
     contents: RequestContents
+    ttft_target_ms: int = 0
+    itl_target_ms: int = 0
 
 
 class Cancel(NamedTuple):
@@ -42,6 +44,13 @@ class Cancel(NamedTuple):
 
     request: int
     cause: str
+
+
+class ChangePolicy(NamedTuple):
+    """Daemon → engine: fields as in `PolicyChanged`. Answered by the entry of that event, or by `PolicyRefused`."""
+
+    policy: str
+    parameters: tuple[tuple[str, Any], ...] = ()
 
 
 class Drain(NamedTuple):
@@ -66,6 +75,13 @@ class Ready(NamedTuple):
     info: dict[str, Any]
 
 
+class PolicyRefused(NamedTuple):
+    """Engine → daemon: a `ChangePolicy` named what cannot be; nothing has changed."""
+
+    policy: str
+    message: str
+
+
 class Failed(NamedTuple):
     """Engine → daemon: it cannot start or go on; `message` is for the operator."""
 
@@ -87,10 +103,22 @@ class RecorderStatus(NamedTuple):
     num_gap_entries: int
 
 
-Message = Arrive | Cancel | Drain | Restarted | Stop | Ready | Failed | Handled | RecorderStatus
-_TYPES: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Arrive, Cancel, Drain, Restarted, Stop, Ready, Failed, Handled, RecorderStatus)
-}
+_TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)
+_TO_DAEMON = (Ready, Failed, Handled, PolicyRefused, RecorderStatus)
+Message = (
+    Arrive
+    | Cancel
+    | ChangePolicy
+    | Drain
+    | Restarted
+    | Stop
+    | Ready
+    | Failed
+    | Handled
+    | PolicyRefused
+    | RecorderStatus
+)
+_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_TO_ENGINE, *_TO_DAEMON)}
 
 
 def encode(message: Message) -> bytes:

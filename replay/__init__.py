@@ -10,5 +10,6 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
               `isolation_report.py`
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
-`environment.py` (numerics classes), `rendering.py`, `progress.py`. Only `model_runs/` knows execution.
+`environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),
+`rendering.py`, `progress.py`. Only `model_runs/` knows execution.
 """

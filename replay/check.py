@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from replay.divergence import (
     MAX_DIFFERENCES,
@@ -36,10 +35,10 @@ class _Counts:
     steps: int = 0
 
 
-def check(path: Path, make_core: MakeCore = Core) -> Verdict:
+def check(path: Path, make_core: MakeCore | None = None) -> Verdict:
     """Compare every decision in the recording with what the core decides now.
 
-    make_core   builds the core of each life; tests hand in one that errs
+    make_core   builds the core of each life in place of the one that recorded; tests hand in one that errs
     Raises RecordingError when the recording cannot be opened.
     """
     run = Run.open(path)
@@ -49,7 +48,11 @@ def check(path: Path, make_core: MakeCore = Core) -> Verdict:
             if life.refusal is not None:
                 refusals.append(life.refusal)
                 continue
-            player = Player(life, make_core)
+            try:
+                player = Player(life, make_core)
+            except CannotCompare as refusal:
+                refusals.append(refusal)
+                continue
             divergence = _first_divergence(path, life, _noting(player.turns(), notes), counts, progress)
             if divergence is not None:
                 return Verdict("check", str(path), _figures(counts, progress), (divergence,), notes=run.notes())

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.core.decisions import Decision
 from engine.core.limits import Limits
-from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from replay.divergence import Raised
 from replay.lives import Life
+from replay.own_policy import recorded_core
 from replay.refusal import CannotCompare
 
 
@@ -56,9 +56,11 @@ class Player:
     refusal   why the entries after the last turn could not be compared; None when all were
     """
 
-    def __init__(self, life: Life, make_core: MakeCore = Core) -> None:
+    def __init__(self, life: Life, make_core: MakeCore | None = None) -> None:
+        """`make_core` replaces the core that recorded. Raises CannotCompare when that one cannot be built here."""
         self._life = life
-        self._core = make_core(Limits.from_dict(life.header.limits))
+        header = life.header
+        self._core: Decider = make_core(Limits.from_dict(header.limits)) if make_core else recorded_core(header)
         self.refusal: CannotCompare | None = None
 
     def turns(self) -> Iterator[Turn]:

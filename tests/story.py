@@ -14,9 +14,11 @@ from engine.core.decisions import (
     Decision,
     RequestAdmitted,
     RequestDeferred,
+    RequestDemoted,
     RequestFinished,
     RequestPreempted,
     RequestRejected,
+    StarvationSeen,
     StepPlanned,
     TokensEmitted,
 )
@@ -25,6 +27,7 @@ from engine.core.events import (
     DrainRequested,
     Event,
     FinishFlag,
+    PolicyChanged,
     RequestArrived,
     RequestCancelled,
     StepCompleted,
@@ -56,6 +59,9 @@ class Story:
         priority: int = 0,
         request_id: str = "",
         arrival_ns: int | None = None,
+        tenant: str = "default",
+        ttft_target_ms: int = 0,
+        itl_target_ms: int = 0,
     ) -> None:
         """A request of so many prompt tokens. A text prompt has one letter per token: equal beginnings share blocks."""
         number = self.numbers[name] = len(self.numbers)
@@ -68,13 +74,15 @@ class Story:
             RequestArrived(
                 number,
                 request_id or name,
-                "default",
+                tenant,
                 priority,
                 arrival,
                 num_prompt_tokens,
                 output,
                 digests,
                 SamplingParams(),
+                ttft_target_ms,
+                itl_target_ms,
             )
         )
 
@@ -84,7 +92,14 @@ class Story:
     def drains(self) -> None:
         self.on(DrainRequested())
 
-    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = ()) -> None:
+    def changes_policy(self, policy: str, **parameters: Any) -> None:
+        self.on(PolicyChanged(policy, tuple(parameters.items())))
+
+    def waits(self, milliseconds: int) -> None:
+        """Time passes; each event takes one millisecond more."""
+        self._now_ns += milliseconds * 1_000_000
+
+    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = (), execute_ms: int = 0) -> None:
         """The step under way is done; those in `stop` drew a stop token, those in `error` had logits not finite."""
         assert self._plan is not None, "no step is under way"
         flags = {self.numbers[name]: FinishFlag.STOP for name in stop}
@@ -100,7 +115,7 @@ class Story:
             filled += [(number, f"{number}:{index}".encode()) for index in range(first, (start + count) // size)]
             if start + count == request.num_tokens:
                 emitted.append((number, flags.get(number, FinishFlag.NONE), 0, 0))
-        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0))
+        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ms * 1_000_000, 0))
 
     def fails(self) -> None:
         assert self._plan is not None, "no step is under way"
@@ -155,6 +170,13 @@ class Story:
                 new = "".join(f" {name[number]}+{block}" for number, block in decision.new_blocks)
                 evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
                 return f"step {decision.step}: {rows}{new}{evicted}"
+            case StarvationSeen():
+                return (
+                    f"starved {name[decision.request]}: {decision.cause}, {decision.num_passes_over} passes over, "
+                    f"{decision.num_preemptions} preemptions, bound {decision.bound}"
+                )
+            case RequestDemoted():
+                return f"demoted {name[decision.request]}: {decision.expected_ms}/{decision.target_ms} ms"
             case TokensEmitted():
                 return "tokens " + " ".join(f"{name[number]}={count}" for number, count in decision.rows)
             case RequestFinished():

@@ -15,6 +15,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine.core": ("engine.core",),
     "engine.clock": (),
     "engine.config": ("engine.core",),
+    "engine.own_policy": ("engine.core",),
     "engine.protocol": ("engine.core",),
     "engine.log": (),
     "engine.text": ("engine.text", "engine.core", "engine.log"),
@@ -30,7 +31,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine.loop": ("engine.core", "engine.execution", "engine.clock", "engine.protocol", "engine.log"),
     "engine.process": ("engine", "recorder", "kernels"),  # the composition root
     "recorder": ("recorder", "engine.core", "engine.clock"),
-    "replay": ("replay", "recorder", "engine.core", "engine.text", "engine.config", "engine.clock"),
+    "replay": (
+        "replay",
+        "recorder",
+        "engine.core",
+        "engine.text",
+        "engine.config",
+        "engine.clock",
+        "engine.own_policy",
+    ),
     "replay.model_runs": ("replay", "recorder", "engine", "kernels"),
     "daemon": (
         "daemon",

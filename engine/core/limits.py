@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from engine.core.errors import InvalidLimits
+
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # one frame between the processes or in a recording; larger ones are refused unread
 MAX_INBOX_ITEMS = 65_536  # between the socket reader and the loop; beyond it the reader waits (back-pressure)
 MAX_OUTBOX_FRAMES = 65_536  # between the loop and the socket; beyond it the loop waits
@@ -57,15 +59,24 @@ class Limits:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Limits":
-        """Unknown keys, written by a newer version, are left out; missing ones take the default."""
+        """Unknown keys, written by a newer version, are left out; missing ones take the default.
+
+        Where the starvation guard's bounds are missing, there was no guard yet: they become unreachable.
+        """
         known = {field.name for field in fields(cls)}
-        chosen = {key: value for key, value in values.items() if key in known}
+        chosen = {key: value for key, value in {**_BEFORE_THE_GUARD, **values}.items() if key in known}
         if "tenant_weights" in chosen:
             chosen["tenant_weights"] = normalized_weights(chosen["tenant_weights"])
         return cls(**chosen)
 
 
+_BEFORE_THE_GUARD = {"max_passes_over": 2**62, "max_preemptions": 2**62}
+
+
 def normalized_weights(pairs: Any) -> tuple[tuple[str, int], ...]:
     """(tenant, weight) pairs as they come from JSON, msgpack or a mapping, in the order given."""
     items = pairs.items() if isinstance(pairs, dict) else pairs
-    return tuple([(tenant, weight) for tenant, weight in items])
+    try:
+        return tuple([(tenant, weight) for tenant, weight in items])
+    except (TypeError, ValueError) as error:
+        raise InvalidLimits(f"tenant_weights is {pairs!r}: give pairs of a tenant and its weight") from error

@@ -86,16 +86,7 @@ def fill_limits(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> 
         raise InvalidLimits(f"block_size is {config.block_size}: it must be at least 1")
     num_kv_blocks = config.num_kv_blocks or _blocks_in_memory(config, model, kv_dtype)
     max_model_len = config.max_model_len or min(model.context_length, num_kv_blocks * config.block_size)
-    return Limits(
-        block_size=config.block_size,
-        num_kv_blocks=num_kv_blocks,
-        max_model_len=max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        max_num_queued_reqs=config.max_num_queued_reqs,
-        scheduling_policy=config.scheduling_policy,
-        enable_prefix_caching=config.enable_prefix_caching,
-    )
+    return Limits(num_kv_blocks=num_kv_blocks, max_model_len=max_model_len, **config.given_limits())
 
 
 def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:

@@ -10,6 +10,7 @@ from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned
 from engine.core.events import CancelCause, Event, RequestArrived, RequestCancelled
 from engine.core.limits import Limits
+from engine.core.policies.fcfs import FirstComeFirstServed
 from engine.core.scheduler import Core
 from engine.execution.interface import Runner
 from replay.tokens import Computed, OutputCounter, computed_tokens
@@ -23,7 +24,7 @@ def run_alone(
     The runner must hold no other request; it holds none afterwards, and may be used again. Whatever executing raises
     comes through.
     """
-    core = Core(replace(limits, enable_prefix_caching=False))
+    core = Core(replace(limits, enable_prefix_caching=False, scheduling_policy=FirstComeFirstServed.name))
     counter = OutputCounter()
     runner.add_request(arrived.request, arrived.sampling, contents)
     event: Event = arrived

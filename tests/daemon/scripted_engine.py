@@ -53,12 +53,9 @@ class Built:
 
     def __init__(self, config: EngineConfig, digest_key: bytes) -> None:
         self.limits = Limits(
-            block_size=config.block_size,
             num_kv_blocks=config.num_kv_blocks or 256,
             max_model_len=config.max_model_len or 512,
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            max_num_queued_reqs=config.max_num_queued_reqs,
+            **config.given_limits(),
         )
         self.runner = SlowRunner(self.limits.num_kv_blocks, self.limits.block_size, digest_key)
         self.info: dict[str, Any] = {"backend": "scripted", "numerics_class": "scripted", "model": config.model}

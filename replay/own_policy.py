@@ -1,0 +1,27 @@
+"""The recorded scheduling policy for replay: ours by name, an operator's own only when it is the very same source."""
+
+from engine.core.limits import Limits
+from engine.core.scheduler import Core
+from engine.own_policy import POLICY_DIGEST, PolicyNotLoaded, is_own_policy, load_own_policy, policy_factory
+from recorder.header import Header
+from replay.refusal import CannotCompare
+
+
+def recorded_core(header: Header) -> Core:
+    """A fresh core as the recorded one began. Raises CannotCompare: no such policy here, or another source."""
+    limits = Limits.from_dict(header.limits)
+    name = limits.scheduling_policy
+    if not is_own_policy(name):
+        return Core(limits)
+    try:
+        own = load_own_policy(name)
+    except PolicyNotLoaded as error:
+        raise CannotCompare(f"it was recorded under an operator's own policy, which is not here: {error}") from error
+    recorded = str(header.environment.get(POLICY_DIGEST, ""))
+    if own.sha256 != recorded:
+        raise CannotCompare(
+            f"it was recorded under the policy {name} of source {recorded[:16] or '(none)'}, here its source is "
+            f"{own.sha256[:16]} (SHA-256)",
+            "put the recorded version of its module on PYTHONPATH",
+        )
+    return Core(limits, policy_factory(own))
