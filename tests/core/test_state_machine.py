@@ -15,11 +15,13 @@ from engine.core.events import (
     CancelCause,
     DrainRequested,
     Event,
+    PolicyChanged,
     RequestArrived,
     RequestCancelled,
     StepFailed,
 )
 from engine.core.limits import Limits
+from engine.core.policies.registry import POLICY_NAMES
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
 from engine.execution.interface import StepResult
@@ -35,8 +37,10 @@ class CoreMachine(RuleBasedStateMachine):
         block_size=st.integers(1, 4),
         num_kv_blocks=st.integers(1, 12),
         max_num_seqs=st.integers(1, 4),
+        max_passes_over=st.integers(1, 3),
+        max_preemptions=st.integers(1, 3),
         spare_budget=st.integers(0, 8),
-        policy=st.sampled_from(["fcfs", "priority"]),
+        policy=st.sampled_from(POLICY_NAMES),
         caching=st.booleans(),
     )
     def start(self, spare_budget: int, policy: str, caching: bool, **sizes: Any) -> None:
@@ -48,6 +52,7 @@ class CoreMachine(RuleBasedStateMachine):
             scheduling_policy=policy,
             enable_prefix_caching=caching,
             priority_aging_ns=3,
+            ttft_target_ms=1,
         )
         self.core = Core(self.limits)
         self.runner = ScriptedRunner(self.limits.num_kv_blocks, self.limits.block_size, KEY)
@@ -60,8 +65,9 @@ class CoreMachine(RuleBasedStateMachine):
         prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12),
         max_output_tokens=st.integers(1, 10),
         priority=st.integers(0, 9),
+        tenant=st.sampled_from("ab"),
     )
-    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int) -> None:
+    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int, tenant: str) -> None:
         number = self.num_arrived
         self.num_arrived += 1
         contents = RequestContents(tuple(prompt))
@@ -71,7 +77,7 @@ class CoreMachine(RuleBasedStateMachine):
         arrival_ns = len(self.handled)
         self.handle(
             RequestArrived(
-                number, f"r{number}", "t", priority, arrival_ns, len(prompt), max_output_tokens, digests, sampling
+                number, f"r{number}", tenant, priority, arrival_ns, len(prompt), max_output_tokens, digests, sampling
             )
         )
 
@@ -79,6 +85,12 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), cause=st.sampled_from(list(CancelCause)))
     def cancel(self, data: Any, cause: CancelCause) -> None:
         self.handle(RequestCancelled(data.draw(st.integers(0, self.num_arrived - 1)), cause))
+
+    @rule(policy=st.sampled_from(POLICY_NAMES), price=st.integers(1, 3))
+    def change_policy(self, policy: str, price: int) -> None:
+        event = PolicyChanged(policy, (("decode_token_price", price),))
+        self.core.check_policy_change(event)
+        self.handle(event)
 
     @precondition(lambda self: self.result is not None)
     @rule()
@@ -118,6 +130,13 @@ class CoreMachine(RuleBasedStateMachine):
     def a_step_is_under_way_whenever_there_is_work(self) -> None:
         if hasattr(self, "core"):
             assert (self.result is not None) or not self.core.requests
+
+    @invariant()
+    def nobody_is_passed_over_or_preempted_beyond_the_bounds(self) -> None:
+        if hasattr(self, "core"):
+            for request in self.core.requests.values():
+                assert request.num_passes_over <= self.limits.max_passes_over
+                assert request.num_preemptions <= self.limits.max_preemptions
 
     @invariant()
     def nobody_ends_twice(self) -> None:

@@ -14,21 +14,24 @@ from engine.clock import ManualClock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
     RequestAdmitted,
+    RequestDemoted,
     RequestFinished,
     RequestPreempted,
     RequestRejected,
+    StarvationSeen,
     StepPlanned,
     TokensEmitted,
 )
-from engine.core.events import FinishFlag, RequestCancelled, StepCompleted, StepFailed
+from engine.core.events import FinishFlag, PolicyChanged, RequestCancelled, StepCompleted, StepFailed
 from engine.core.limits import Limits
+from engine.core.policies.registry import POLICY_NAMES
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.interface import StepResult
 from engine.execution.scripted import SCRIPTED_VOCABULARY, ScriptedRunner
 from engine.loop import EngineLoop, RecordSink
-from engine.protocol import Arrive, Cancel, Drain, Message, Stop
+from engine.protocol import Arrive, Cancel, ChangePolicy, Drain, Message, Stop
 
 DIGEST_KEY = b"simulated-salt--"
 
@@ -48,6 +51,9 @@ class Run:
     num_hits: int = 0
     num_cancelled_in_step: int = 0
     num_failed_steps: int = 0
+    num_policy_changes: int = 0
+    num_starved: int = 0
+    num_demoted: int = 0
 
 
 def random_limits(rng: random.Random) -> Limits:
@@ -60,9 +66,14 @@ def random_limits(rng: random.Random) -> Limits:
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_seqs + rng.choice([0, 1, 5, 30, 200]),
         max_num_queued_reqs=rng.choice([2, 10, 100]),
-        scheduling_policy=rng.choice(["fcfs", "priority"]),
+        scheduling_policy=rng.choice(POLICY_NAMES),
         enable_prefix_caching=rng.random() < 0.7,
         priority_aging_ns=rng.choice([1, 1_000_000, 10_000_000_000]),
+        tenant_weights=rng.choice([(), (("a", 3), ("b", 1))]),
+        ttft_target_ms=rng.choice([1, 20, 2_000]),
+        itl_target_ms=rng.choice([1, 200]),
+        max_passes_over=rng.choice([1, 3, 64]),
+        max_preemptions=rng.choice([1, 2, 5]),
     )
 
 
@@ -75,6 +86,10 @@ def random_messages(rng: random.Random, limits: Limits) -> list[Message]:
         if num_arrivals and rng.random() < 0.2:
             messages.append(Cancel(rng.randrange(num_arrivals), rng.choice(["client", "client", "drain"])))
             continue
+        if rng.random() < 0.05:
+            bounds = (("max_preemptions", rng.randint(1, 4)), ("tenant_weights", (("c", 2),)))
+            messages.append(ChangePolicy(rng.choice([*POLICY_NAMES, "lottery"]), rng.choice([(), bounds])))
+            continue
         shared = rng.choice(prefixes) if rng.random() < 0.5 else []
         prompt = shared + [rng.randrange(SCRIPTED_VOCABULARY) for _ in range(rng.randint(1, 30))]
         max_output_tokens = rng.randint(1, 60)
@@ -86,12 +101,14 @@ def random_messages(rng: random.Random, limits: Limits) -> list[Message]:
             Arrive(
                 num_arrivals,
                 f"request-{num_arrivals}",
-                "default",
+                rng.choice("abc"),
                 rng.randint(0, 9),
                 0,
                 max_output_tokens,
                 sampling,
                 contents,
+                rng.choice([0, 1, 30]),
+                rng.choice([0, 50]),
             )
         )
         num_arrivals += 1
@@ -154,6 +171,7 @@ class _Checks:
         assert [output.request for output in outputs] == [request for request, _count in emitted]
         if isinstance(entry.event, StepCompleted | StepFailed):
             self._under_way = set()
+        run.num_policy_changes += isinstance(entry.event, PolicyChanged)
         digests = {row[0]: row for row in getattr(entry.event, "emitted", ())}
         for output, (request, count) in zip(outputs, emitted, strict=True):
             tokens = run.tokens.setdefault(request, [])
@@ -168,6 +186,10 @@ class _Checks:
                     run.num_cancelled_in_step += in_step
                 case RequestPreempted():
                     run.num_preemptions += 1
+                case StarvationSeen():
+                    run.num_starved += 1
+                case RequestDemoted():
+                    run.num_demoted += 1
                 case RequestAdmitted():
                     run.num_hits += decision.num_hit_blocks
                 case StepPlanned():

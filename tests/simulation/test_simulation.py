@@ -41,7 +41,8 @@ def check_contents(run: Run) -> int:
 
 @pytest.mark.parametrize("batch", range(NUM_BATCHES))
 def test_random_runs_keep_every_promise_and_replay_to_equal_records(batch: int) -> None:
-    totals = dict.fromkeys(("preemptions", "hits", "in_step", "failed", "tokens"), 0)
+    names = ("preemptions", "hits", "in_step", "failed", "tokens", "policy changes", "starved", "demoted")
+    totals = dict.fromkeys(names, 0)
     for seed in range(batch * NUM_RUNS // NUM_BATCHES, (batch + 1) * NUM_RUNS // NUM_BATCHES):
         run = simulate(seed)
         check_replay(run)
@@ -50,10 +51,16 @@ def test_random_runs_keep_every_promise_and_replay_to_equal_records(batch: int) 
         totals["hits"] += run.num_hits
         totals["in_step"] += run.num_cancelled_in_step
         totals["failed"] += run.num_failed_steps
-    assert totals["preemptions"] > 100, totals  # the load is worth its name
+        totals["policy changes"] += run.num_policy_changes
+        totals["starved"] += run.num_starved
+        totals["demoted"] += run.num_demoted
+    assert totals["preemptions"] > 50, totals  # the load is worth its name
     assert totals["hits"] > 100, totals
     assert totals["in_step"] > 30, totals
     assert totals["failed"] > 10, totals
+    assert totals["policy changes"] > 20, totals
+    assert totals["starved"] > 20, totals
+    assert totals["demoted"] > 20, totals
     assert totals["tokens"] > 5_000, totals
 
 
