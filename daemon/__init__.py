@@ -3,7 +3,8 @@
 In reading order:
     __main__.py           the command `reprise`: serve here, the replay verbs from replay/
     config.py             every option, its unit and default; `option_values.py` reads one value
-    server.py             routes, start-up, signals; `middleware.py` what all requests pass, `drain.py` the orderly end
+    server.py             start-up, signals; `drain.py` the orderly end
+    application.py        routes and sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question
     prompt_encoder.py     text → token ids

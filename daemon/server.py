@@ -1,21 +1,21 @@
-"""The HTTP server: routes, start-up, drain. It listens at once, so that probes have an answer while the model loads."""
+"""A daemon's life: start, serve, drain. The engine starts first, for it takes longest; HTTP is loaded meanwhile.
+
+Once that is loaded it listens, so that probes have an answer while the model loads.
+"""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
-from daemon.generation import GenerationHandler
-from daemon.middleware import error_middleware, key_middleware
-from daemon.probes import ProbeHandler
 from daemon.run_directory import make_run_directory
 from daemon.service import Service
 from daemon.supervisor import EngineGaveUp
@@ -24,7 +24,10 @@ from engine.core.errors import EngineError
 from engine.text.model_source import ModelSource
 from engine.text.text_model import load_text_model
 
-CLOSE_SECONDS = 0.5  # for idle connections when the server ends
+if TYPE_CHECKING:
+    from aiohttp import web
+
+STOP_SECONDS = 0.5  # for an engine that is not drained any more
 
 log = structlog.get_logger(__name__)
 
@@ -39,51 +42,21 @@ async def serve(config: DaemonConfig, source: ModelSource, environment: Mapping[
     signals = _Signals()
     run_directory = make_run_directory(config, environment, clock)
     service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
-    calls = CallCounter()
-    runner = web.AppRunner(
-        build_application(service, calls),
-        handler_cancellation=True,  # a handler ends when its client leaves
-        shutdown_timeout=CLOSE_SECONDS,
-        access_log=None,  # one line per request comes from the handler, with what counts
-    )
-    await runner.setup()
+    supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
     try:
-        await _listen(runner, config, run_directory)
-        log.info("recording", directory=str(run_directory) if run_directory else "none")
-        return await _run(service, calls, signals, source)
+        await service.engine.supervisor.started.wait()
+        calls = CallCounter()
+        runner = await _listen(service, calls, run_directory)
+        try:
+            log.info("recording", directory=str(run_directory) if run_directory else "none")
+            return await _run(service, calls, signals, source, supervising)
+        finally:
+            await runner.cleanup()
     finally:
+        await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
+        supervising.cancel()
+        await asyncio.gather(supervising, return_exceptions=True)
         service.close()
-        await runner.cleanup()
-
-
-def build_application(service: Service, calls: CallCounter) -> web.Application:
-    """All routes over one service."""
-    generation, probes = GenerationHandler(service), ProbeHandler(service)
-
-    def counted(handler: Handler) -> Handler:
-        async def count(request: web.Request) -> web.StreamResponse:
-            with calls:
-                return await handler(request)
-
-        return count
-
-    application = web.Application(
-        client_max_size=service.config.max_body_size,
-        middlewares=[error_middleware(lambda: service.is_draining), key_middleware(service.config.api_key)],
-    )
-    application.add_routes(
-        [
-            web.post("/v1/completions", counted(generation.completions)),
-            web.post("/v1/chat/completions", counted(generation.chat_completions)),
-            web.get("/v1/models", probes.models),
-            web.get("/v1/models/{name:.+}", probes.model),
-            web.get("/health", probes.health),
-            web.get("/ready", probes.ready),
-            web.get("/metrics", probes.metrics),
-            web.get("/version", probes.version),
-        ]
-    )
-    return application
 
 
 class _Signals:
@@ -99,23 +72,38 @@ class _Signals:
         (self.second if self.first.is_set() else self.first).set()
 
 
-async def _listen(runner: web.AppRunner, config: DaemonConfig, run_directory: Path | None) -> None:
+async def _listen(service: Service, calls: CallCounter, run_directory: Path | None) -> "web.AppRunner":
+    application = await asyncio.to_thread(_load_http)
+    host, port = service.config.host, service.config.port
     try:
-        await web.TCPSite(runner, config.host, config.port, reuse_address=True).start()
+        runner: web.AppRunner = await application.listen(service, calls)
     except OSError as error:
+        await service.engine.supervisor.stop("cannot listen", 0)
         if run_directory is not None:
-            run_directory.rmdir()  # still empty: no engine was started
+            with contextlib.suppress(OSError):  # the engine may have begun its recording
+                run_directory.rmdir()
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise CannotListen(
-            f"cannot listen on {config.host} port {config.port}: {reason}; choose others with --host and --port"
+            f"cannot listen on {host} port {port}: {reason}; choose others with --host and --port"
         ) from error
-    addresses = [f"http://{address[0]}:{address[1]}" for address in runner.addresses]
-    log.info("listening", addresses=addresses)
+    log.info("listening", addresses=[f"http://{address[0]}:{address[1]}" for address in runner.addresses])
+    return runner
 
 
-async def _run(service: Service, calls: CallCounter, signals: _Signals, source: ModelSource) -> int:
+def _load_http() -> ModuleType:
+    from daemon import application
+
+    return application
+
+
+async def _run(
+    service: Service,
+    calls: CallCounter,
+    signals: _Signals,
+    source: ModelSource,
+    supervising: "asyncio.Task[None]",
+) -> int:
     """Until a signal has drained everything, or the engine cannot be kept alive."""
-    supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
     loading = asyncio.create_task(_load_text(service, source), name="tokenizer")
     waiting = asyncio.create_task(signals.first.wait(), name="signal")
     tasks: list[asyncio.Task[Any]] = [supervising, loading, waiting]
@@ -134,10 +122,10 @@ async def _run(service: Service, calls: CallCounter, signals: _Signals, source: 
         log.error("giving up", reason=str(error))
         return 1
     finally:
-        await service.engine.supervisor.stop("daemon ended", CLOSE_SECONDS)
-        for task in tasks:
+        await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
+        for task in (loading, waiting):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(loading, waiting, return_exceptions=True)
 
 
 async def _load_text(service: Service, source: ModelSource) -> None:

@@ -51,6 +51,7 @@ class Supervisor:
     on_death     called once per engine that was lost
     lost         what to tell the next engine: requests lost with those before it
     engine_module  run with `python -m`; speaks engine/protocol.py on the socket it is given
+    started      an engine process runs, or cannot be started
     info         what the engine said when it became ready; {} before
     """
 
@@ -76,6 +77,7 @@ class Supervisor:
         self._load_seconds = 0.0
         self._failure = ""
         self._stop_requested = asyncio.Event()
+        self.started = asyncio.Event()
         self.became_ready = asyncio.Event()
         self.state = EngineState.STARTING
         self.num_restarts = 0
@@ -140,6 +142,7 @@ class Supervisor:
             raise EngineGaveUp(f"the engine process cannot be started: {error}") from error
         finally:
             theirs.close()
+            self.started.set()
         log.info("engine started", pid=child.pid, model=self._config.model)
         try:
             _transport, self._connection = await asyncio.get_running_loop().create_unix_connection(

@@ -6,6 +6,7 @@ recording instead of those that this machine would choose.
 
 import os
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,14 @@ def build_runner(
     started_ns = clock.now_ns()
     num_threads = config.num_threads or len(os.sched_getaffinity(0))
     source = source or resolve_model(config.model)
-    model = load_model(source)
-    backend, passed_over = _backend(config, num_threads, model)
-    text_model = load_text_model(source, encodes=False)  # the daemon's, too: both find the same end of an answer
-    limits = limits or fill_limits(config, model, backend.kv_dtype)
-    _require_positions(limits, model)
-    backend.load(model.parameters, limits.max_model_len)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(load_text_model, source, encodes=False)  # as the daemon: both find an answer's end alike
+        model = load_model(source)
+        backend, passed_over = _backend(config, num_threads, model)
+        limits = limits or fill_limits(config, model, backend.kv_dtype)
+        _require_positions(limits, model)
+        backend.load(model.parameters, limits.max_model_len)
+        text_model = loading.result()
     model.release_pages()
     verdict = run_self_test(backend, num_threads)
     if not verdict.holds:

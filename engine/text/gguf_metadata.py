@@ -10,8 +10,6 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from engine.core.errors import ModelError
 
 MAX_METADATA_KEYS = 65_536
@@ -27,19 +25,19 @@ T = TypeVar("T")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _STRING, _ARRAY = 8, 9
-_DTYPES: dict[int, np.dtype[Any]] = {  # value type → little-endian numpy type
-    0: np.dtype("<u1"),
-    1: np.dtype("<i1"),
-    2: np.dtype("<u2"),
-    3: np.dtype("<i2"),
-    4: np.dtype("<u4"),
-    5: np.dtype("<i4"),
-    6: np.dtype("<f4"),
-    7: np.dtype("?"),
-    10: np.dtype("<u8"),
-    11: np.dtype("<i8"),
-    12: np.dtype("<f8"),
-}
+_CODES = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}  # struct's, by type
 
 
 class GGUFMetadata:
@@ -184,11 +182,10 @@ class _Reader:
     def _array(self, key: str, item_type: int, count: int) -> list[Any]:
         if item_type == _STRING:
             return self._strings(count)
-        dtype = _DTYPES.get(item_type)
-        if dtype is None:
+        code = _CODES.get(item_type)
+        if code is None:
             raise self._malformed(f"key {key!r} has the unknown or nested value type {item_type}")
-        items: list[Any] = np.frombuffer(self._take(count * dtype.itemsize), dtype).tolist()
-        return items
+        return list(struct.unpack(f"<{count}{code}", self._take(count * struct.calcsize(f"<{code}"))))
 
     def _strings(self, count: int) -> list[str]:
         """`count` strings, in one loop with few look-ups: a vocabulary has a hundred thousand."""

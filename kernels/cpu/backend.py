@@ -80,7 +80,7 @@ class CpuBackend:
         )
         native.raise_if_failed(self._library, decoder)
         self._decoder = decoder
-        self._kept = hand_over(self._library, decoder, parameters)
+        self._kept = hand_over(self._library, decoder, parameters, self._num_threads)
 
     def close(self) -> None:
         """End the threads and free the weights. May be called twice."""

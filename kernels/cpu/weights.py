@@ -5,6 +5,8 @@ the memory. It must not know steps or KV memory.
 """
 
 import ctypes as c
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,18 @@ from kernels.cpu.library import FORMAT_NUMBERS, MATRICES, OUTSIDE_LAYERS, VECTOR
 from kernels.stored_tensor import StoredTensor
 
 
-def hand_over(library: c.CDLL, decoder: int, parameters: DecoderParameters) -> list[object]:
+def hand_over(library: c.CDLL, decoder: int, parameters: DecoderParameters, num_threads: int) -> list[object]:
     """Give all weights to the decoder; returns what must stay alive as long as it does (the embedding's rows).
 
+    num_threads   that pack: the library's calls hold no lock, and each writes a matrix of its own
     Raises MemoryError.
     """
-    for index, layer in enumerate(parameters.layers):
-        _hand_over_layer(library, decoder, index, layer)
-    _set_matrix(library, decoder, OUTSIDE_LAYERS, 0, parameters.head)
+    with ThreadPoolExecutor(num_threads) as pool:
+        head = pool.submit(_set_matrix, library, decoder, OUTSIDE_LAYERS, 0, parameters.head)  # the largest goes first
+        layers = pool.map(partial(_hand_over_layer, library, decoder), range(len(parameters.layers)), parameters.layers)
+        head.result()
+        for _ in layers:
+            pass  # raises what went wrong with a layer
     _set_vector(library, decoder, OUTSIDE_LAYERS, 0, parameters.final_norm)
     embedding, kept = stored_rows(parameters.embedding)
     library.reprise_set_embedding(decoder, c.byref(embedding))

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
-from daemon.server import build_application
+from daemon.application import build_application
 from daemon.service import Service
 from engine.clock import SystemClock
 from engine.text.model_source import ModelSource

@@ -1,0 +1,62 @@
+"""The HTTP side as aiohttp sees it: every route, and the sockets it listens on.
+
+aiohttp takes a quarter of a second to import, so `server.py` starts the engine first.
+"""
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from daemon.drain import CallCounter
+from daemon.generation import GenerationHandler
+from daemon.middleware import error_middleware, key_middleware
+from daemon.probes import ProbeHandler
+from daemon.service import Service
+
+CLOSE_SECONDS = 0.5  # for idle connections when the server ends
+
+
+async def listen(service: Service, calls: CallCounter) -> web.AppRunner:
+    """Take calls on the configured address until `cleanup()`. Raises OSError where it cannot be listened on."""
+    runner = web.AppRunner(
+        build_application(service, calls),
+        handler_cancellation=True,  # a handler ends when its client leaves
+        shutdown_timeout=CLOSE_SECONDS,
+        access_log=None,  # one line per request comes from the handler, with what counts
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, service.config.host, service.config.port, reuse_address=True).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner
+
+
+def build_application(service: Service, calls: CallCounter) -> web.Application:
+    """All routes over one service."""
+    generation, probes = GenerationHandler(service), ProbeHandler(service)
+
+    def counted(handler: Handler) -> Handler:
+        async def count(request: web.Request) -> web.StreamResponse:
+            with calls:
+                return await handler(request)
+
+        return count
+
+    application = web.Application(
+        client_max_size=service.config.max_body_size,
+        middlewares=[error_middleware(lambda: service.is_draining), key_middleware(service.config.api_key)],
+    )
+    application.add_routes(
+        [
+            web.post("/v1/completions", counted(generation.completions)),
+            web.post("/v1/chat/completions", counted(generation.chat_completions)),
+            web.get("/v1/models", probes.models),
+            web.get("/v1/models/{name:.+}", probes.model),
+            web.get("/health", probes.health),
+            web.get("/ready", probes.ready),
+            web.get("/metrics", probes.metrics),
+            web.get("/version", probes.version),
+        ]
+    )
+    return application
