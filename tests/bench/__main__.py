@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from engine.clock import SystemClock
-from tests.bench import check_speed, decision_cost, recorder_cost, timeline_cost
+from tests.bench import check_speed, decision_cost, recorder_cost, starvation, timeline_cost
 
 SECTIONS: dict[str, Callable[[], list[str]]] = {
     "decision": decision_cost.report,
+    "starvation": starvation.report,
     "recorder": recorder_cost.report,
     "timeline": timeline_cost.report,
     "check": check_speed.report,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import check_speed, recorder_cost, timeline_cost
+from tests.bench import check_speed, decision_cost, recorder_cost, starvation, timeline_cost
 from tests.bench.__main__ import SECTIONS, main
 from tests.recorder.samples import step_entry
 
@@ -15,12 +15,14 @@ def test_every_figure_can_be_taken() -> None:
     assert 50 < num_bytes < 1_000
     assert timeline_cost.measure_apply_us(2) > 0
     assert min(check_speed.measure(2)) > 0
+    assert min(decision_cost.measure_decode_us(4, "fair", 20)) > 0
+    assert len(starvation.report(50)) > 20
 
 
 def test_a_section_can_be_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["decision"]) == 0
+    assert main(["check"]) == 0
     out = capsys.readouterr().out
-    assert "decision cost" in out
+    assert "check" in out
     assert "timeline cost" not in out
 
 

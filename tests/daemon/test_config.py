@@ -7,6 +7,7 @@ import pytest
 
 from daemon.__main__ import main
 from daemon.config import DaemonConfig, InvalidOption, read_config, unknown_variables
+from engine.config import EngineConfig
 
 
 def test_without_anything_every_option_has_its_default() -> None:
@@ -46,6 +47,11 @@ def test_sizes_are_read_with_and_without_suffix(text: str, size: int) -> None:
         ("kv_cache_memory", "12 parsecs", "512MiB"),
         ("kv_cache_memory", "0", "above 0"),
         ("scheduling_policy", "lottery", "fcfs"),
+        ("scheduling_policy", "module:", "module:Class"),
+        ("tenant_weights", "a=2,b", "a=2,b=1"),
+        ("tenant_weights", "a=0", "at least 1"),
+        ("tenant_weights", "a=1,a=2", "once"),
+        ("max_preemptions", "0", "from 1"),
         ("enable_prefix_caching", "perhaps", "true or false"),
         ("drain_timeout", "nan", "seconds"),
         ("seed", "-1", "from 0"),
@@ -59,6 +65,18 @@ def test_a_bad_value_is_named_with_its_place_and_the_remedy(option: str, value: 
     assert f"--{option.replace('_', '-')}" in message
     assert repr(value) in message
     assert remedy in message
+
+
+def test_what_policies_are_parameterised_by_reaches_the_limits_of_the_core(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("[tenant-weights]\ngold = 3\n'free=trial' = 1\n")
+    flags = {"scheduling_policy": "my.policies:Lottery", "priority_aging": "2.5", "max_passes_over": "9"}
+    engine_config = read_config(flags, {}, str(file)).engine_config("")
+    given = EngineConfig.from_json(engine_config.to_json()).given_limits()
+    assert given["tenant_weights"] == (("gold", 3), ("free=trial", 1))
+    assert given["scheduling_policy"] == "my.policies:Lottery"
+    assert (given["priority_aging_ns"], given["max_passes_over"], given["max_preemptions"]) == (2_500_000_000, 9, 3)
+    assert read_config({"tenant_weights": "a=2, b=1"}, {}).tenant_weights == (("a", 2), ("b", 1))
 
 
 def test_a_bad_value_in_the_environment_names_the_variable() -> None:

@@ -14,6 +14,7 @@ from daemon.supervisor import MAX_QUICK_DEATHS, EngineGaveUp, EngineState
 from engine.clock import ManualClock, SystemClock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
+from engine.core.errors import EngineError
 from engine.core.events import StepCompleted
 from engine.core.sampling_params import SamplingParams
 from engine.core.vocabulary import Entry
@@ -96,3 +97,19 @@ def test_time_without_progress_counts_only_while_work_waits() -> None:
     clock.advance(1_000_000_000)
     progress.note_work(0)
     assert progress.stalled_seconds == 0
+
+
+def test_the_policy_is_changed_while_serving_and_what_cannot_be_is_refused() -> None:
+    async def story() -> None:
+        engine = client()
+        running = asyncio.create_task(engine.supervisor.run())
+        await engine.supervisor.became_ready.wait()
+        await engine.change_policy("fair", (("tenant_weights", (("a", 2),)),))
+        with pytest.raises(EngineError, match="'lottery' is not known"):
+            await engine.change_policy("lottery")
+        with pytest.raises(EngineError, match="num_kv_blocks"):
+            await engine.change_policy("fair", (("num_kv_blocks", 3),))
+        await engine.supervisor.stop("done", 5)
+        await running
+
+    run(story)

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from engine.clock import ManualClock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import RequestFinished, RequestRejected, StepPlanned, TokensEmitted
-from engine.core.events import RequestArrived, RequestCancelled, StepCompleted, StepFailed
+from engine.core.events import PolicyChanged, RequestArrived, RequestCancelled, StepCompleted, StepFailed
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
@@ -14,7 +14,7 @@ from engine.core.vocabulary import Entry
 from engine.execution.interface import StepResult
 from engine.execution.scripted import ScriptedRunner
 from engine.loop import EngineLoop
-from engine.protocol import Arrive, Cancel, Message, ProtocolError, Ready, Stop
+from engine.protocol import Arrive, Cancel, ChangePolicy, Message, PolicyRefused, ProtocolError, Ready, Stop
 
 
 class Inbox:
@@ -94,6 +94,19 @@ def test_tokens_of_a_request_cancelled_during_the_step_reach_the_vault_but_no_cl
     assert witness.of("tokens") == [[0]]
     assert all(outputs == [] for outputs in witness.of("outputs"))
     assert not any(isinstance(d, TokensEmitted) for entry in witness.entries for d in entry.decisions)
+
+
+def test_a_policy_is_changed_by_an_event_and_a_change_that_cannot_be_is_answered_before_it_is_one() -> None:
+    witness, replies = Witness(), list[Message]()
+    core = Core(Limits(num_kv_blocks=16, block_size=4, max_num_seqs=4, max_num_batched_tokens=8, max_model_len=32))
+    loop = EngineLoop(core, ScriptedRunner(16, 4, b"k" * 16), ManualClock(), witness, witness.publish, replies.append)
+    with capture_logs():
+        loop.serve(Inbox([ChangePolicy("lottery"), ChangePolicy("fair", (("decode_token_price", 5),))], {}))
+    assert [entry.event for entry in witness.entries] == [PolicyChanged("fair", (("decode_token_price", 5),))]
+    (refused,) = replies
+    assert isinstance(refused, PolicyRefused)
+    assert (refused.policy, "choose one of fcfs" in refused.message) == ("lottery", True)
+    assert core.planner.policy.name == "fair"
 
 
 class Raising(ScriptedRunner):
