@@ -96,6 +96,7 @@ class Planner:
         self._step = _StepDraft()
         self._now_ns = now_ns
         self._num_passes += 1
+        self.waiting.begin_pass()
         if not share.decodes_wait:
             self._place_decodes(decodes)
         self._place_prefills(prefills, share.prefill_tokens)
