@@ -15,6 +15,7 @@ from typing import Any
 from daemon import option_values as values
 from engine.config import EngineConfig
 from engine.core.errors import EngineError
+from engine.core.phases.registry import PHASES_NAMES
 from engine.core.policies.registry import POLICY_NAMES
 
 ENVIRONMENT_PREFIX = "REPRISE_"
@@ -91,6 +92,18 @@ class DaemonConfig:
     )
     max_preemptions: int = _option(
         3, "TIMES", values.integer(1, _INT32), "preempted so often, a request is preempted no more"
+    )
+    scheduling_phases: str = _option(
+        "adaptive", "NAME", values.one_of(*PHASES_NAMES), "how a step is shared between prefill and decode"
+    )
+    mixed_step_target_ms: int = _option(
+        50, "MS", values.integer(1, 3_600_000), "adaptive: prefill beside decodes is sized for steps of so long"
+    )
+    min_prefill_tokens: int = _option(
+        32, "TOKENS", values.integer(1, 1_048_576), "adaptive: prefill a step has room for whatever the target"
+    )
+    prefill_share_permille: int = _option(
+        500, "PERMILLE", values.integer(1, 999), "pools: prefill's share of the time while streams decode"
     )
     enable_prefix_caching: bool = _option(True, "", values.switch, "look for prompts already computed")
     seed: int | None = _option(

@@ -42,6 +42,10 @@ class EngineConfig:
     max_num_batched_tokens: int = 512
     max_num_queued_reqs: int = 1024
     scheduling_policy: str = "fcfs"
+    scheduling_phases: str = "adaptive"
+    mixed_step_target_ms: int = 50
+    min_prefill_tokens: int = 32
+    prefill_share_permille: int = 500
     enable_prefix_caching: bool = True
     num_threads: int = 0
     record_dir: str = ""

@@ -7,7 +7,7 @@
 A story keeps a twin of the executor's bookkeeping only as far as StepCompleted needs it: which rows emit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.core.decisions import (
@@ -41,12 +41,14 @@ from engine.core.scheduler import Core
 class Story:
     """One core, its requests by name, and the decisions of the last event."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, *, step_ns: Callable[[StepPlanned], int] = lambda plan: 0, **limits: Any) -> None:
+        """`step_ns` says how long a planned step takes; the limits are those of a tiny engine, where not given."""
         defaults: dict[str, Any] = {"block_size": 2, "num_kv_blocks": 8, "max_model_len": 64, "max_num_seqs": 8}
         self.limits = Limits(**{**defaults, "max_num_batched_tokens": 16, **limits})
         self.core = Core(self.limits)
         self.numbers: dict[str, int] = {}
         self.decisions: list[Decision] = []
+        self._step_ns = step_ns
         self._now_ns = 0
         self._plan: StepPlanned | None = None
 
@@ -99,12 +101,13 @@ class Story:
         """Time passes; each event takes one millisecond more."""
         self._now_ns += milliseconds * 1_000_000
 
-    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = (), execute_ms: int = 0) -> None:
+    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = (), execute_ms: int | None = None) -> None:
         """The step under way is done; those in `stop` drew a stop token, those in `error` had logits not finite."""
         assert self._plan is not None, "no step is under way"
         flags = {self.numbers[name]: FinishFlag.STOP for name in stop}
         flags |= {self.numbers[name]: FinishFlag.ERROR for name in error}
         plan = self._plan
+        execute_ns = self._step_ns(plan) if execute_ms is None else execute_ms * 1_000_000
         emitted, filled = [], []
         for number, start, count in plan.rows:
             request = self.core.requests.get(number)
@@ -115,7 +118,7 @@ class Story:
             filled += [(number, f"{number}:{index}".encode()) for index in range(first, (start + count) // size)]
             if start + count == request.num_tokens:
                 emitted.append((number, flags.get(number, FinishFlag.NONE), 0, 0))
-        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ms * 1_000_000, 0))
+        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ns, 0))
 
     def fails(self) -> None:
         assert self._plan is not None, "no step is under way"

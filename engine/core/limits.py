@@ -34,6 +34,9 @@ class Limits:
                             `deadline` policy: for requests that bring no target of their own
     max_passes_over         the starvation guard (`starvation.py`): so often the oldest of the waiting is passed over
     max_preemptions         … and so often a request is preempted, before it is protected
+    mixed_step_target_ms    `adaptive` phases: a step with prefill beside decodes is to take no longer
+    min_prefill_tokens      `adaptive` phases: tokens of prefill that a step has room for whatever the target
+    prefill_share_permille  `pools` phases: prefill's share of the time when decodes want it too
     """
 
     block_size: int = 16
@@ -45,7 +48,6 @@ class Limits:
     scheduling_policy: str = "fcfs"
     enable_prefix_caching: bool = True
     priority_aging_ns: int = 10_000_000_000
-    scheduling_phases: str = "chunked"
     tenant_weights: tuple[tuple[str, int], ...] = ()
     prefill_token_price: int = 1
     decode_token_price: int = 2
@@ -53,6 +55,10 @@ class Limits:
     itl_target_ms: int = 200
     max_passes_over: int = 64
     max_preemptions: int = 3
+    scheduling_phases: str = "adaptive"
+    mixed_step_target_ms: int = 50
+    min_prefill_tokens: int = 32
+    prefill_share_permille: int = 500
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,16 +67,20 @@ class Limits:
     def from_dict(cls, values: dict[str, Any]) -> "Limits":
         """Unknown keys, written by a newer version, are left out; missing ones take the default.
 
-        Where the starvation guard's bounds are missing, there was no guard yet: they become unreachable.
+        Except where a missing one stands for a part that was not there yet: `_BEFORE` has what it amounts to.
         """
         known = {field.name for field in fields(cls)}
-        chosen = {key: value for key, value in {**_BEFORE_THE_GUARD, **values}.items() if key in known}
+        chosen = {key: value for key, value in {**_BEFORE, **values}.items() if key in known}
         if "tenant_weights" in chosen:
             chosen["tenant_weights"] = normalized_weights(chosen["tenant_weights"])
         return cls(**chosen)
 
 
-_BEFORE_THE_GUARD = {"max_passes_over": 2**62, "max_preemptions": 2**62}
+_BEFORE: dict[str, Any] = {
+    "max_passes_over": 2**62,  # no starvation guard: bounds that are never reached
+    "max_preemptions": 2**62,
+    "scheduling_phases": "chunked",
+}
 
 
 def normalized_weights(pairs: Any) -> tuple[tuple[str, int], ...]:

@@ -101,9 +101,9 @@ class Planner:
             self._place_decodes(decodes)
         self._place_prefills(prefills, share.prefill_tokens)
         head_reason = self._admit_waiting()
-        if share.decodes_wait and not self._step.rows:  # no prefill can go on or begin: the step is the decodes' then
+        if not self._step.rows:  # the phase whose turn it is can compute nothing: the other may
             self._place_decodes(decodes)
-            self._place_prefills(prefills, share.prefill_tokens)
+            self._place_prefills(prefills, self.limits.max_num_batched_tokens)
             head_reason = self._admit_waiting()
         self._explain_waiting(head_reason)
         self._watch_the_oldest()
@@ -161,7 +161,7 @@ class Planner:
         token_budget = self.limits.max_num_batched_tokens
         if decodes and (prefills or self.waiting):
             return self.phases.share(decodes, prefills, token_budget)
-        return StepShare(token_budget)
+        return self.phases.alone(token_budget)
 
     def _place_decodes(self, decodes: list[Request]) -> None:
         block_size, rows = self.limits.block_size, self._step.rows
@@ -243,8 +243,12 @@ class Planner:
     def _admit_waiting(self) -> tuple[DeferReason, int]:
         """Admit while it goes; returns why the head of the queue stays, and how many blocks it needs."""
         while (candidate := self.waiting.settled_head(self._now_ns)) is not None:
+            num_blocks = self._num_blocks_for(candidate.num_tokens)
+            if num_blocks > self.limits.num_kv_blocks:  # it held the whole pool and gave way before its next token
+                self._step.decisions.append(self.finish(candidate, FinishReason.KV_CACHE_EXHAUSTED))
+                continue
             hits = self._find_hits(candidate)
-            num_needed = self._num_blocks_for(candidate.num_tokens) - len(hits)
+            num_needed = num_blocks - len(hits)
             if self._step.somebody_gave_way:
                 return DeferReason.PREEMPTION, num_needed
             if len(self.running) >= self.limits.max_num_seqs:

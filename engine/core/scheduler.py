@@ -37,6 +37,7 @@ from engine.core.policies.change import POLICY_PARAMETERS, limits_after
 from engine.core.policies.interface import PolicyFactory
 from engine.core.policies.registry import make_policy
 from engine.core.request import Request
+from engine.core.step_time import StepTimeModel
 
 DRAIN_RATE_WINDOW = 32  # ends of requests over which the drain rate is measured
 MIN_RETRY_AFTER_MS, MAX_RETRY_AFTER_MS = 1_000, 60_000
@@ -51,7 +52,8 @@ class Core:
         self.limits = limits
         self._make_policy = make_policy
         self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
-        self.planner = Planner(limits, make_policy(limits), make_phases(limits), self.pool)
+        self.step_times = StepTimeModel()
+        self.planner = Planner(limits, make_policy(limits), make_phases(limits, self.step_times), self.pool)
         self.requests: dict[int, Request] = {}
         self._live_ids: dict[str, int] = {}
         self._step_under_way: StepPlanned | None = None
@@ -194,6 +196,7 @@ class Core:
 
     def _on_step_completed(self, event: StepCompleted, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
+        self._learn(plan, event.execute_ns + event.sample_ns)
         self._advance(plan, event)
         emitted: list[tuple[int, int]] = []
         emitting: list[Request] = []
@@ -216,6 +219,11 @@ class Core:
         if emitted:
             return [TokensEmitted(plan.step, tuple(emitted)), *finished]
         return finished
+
+    def _learn(self, plan: StepPlanned, step_ns: int) -> None:
+        num_tokens = self.limits.max_num_batched_tokens - plan.token_budget_left
+        self.step_times.observe_step(plan.rows, num_tokens, step_ns)
+        self.planner.phases.completed(num_tokens > len(plan.rows), step_ns)
 
     def _advance(self, plan: StepPlanned, event: StepCompleted) -> None:
         """Count what was computed, and index the blocks that are now full and written."""

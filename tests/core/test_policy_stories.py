@@ -3,6 +3,8 @@
 `story.py` explains the notation. In most of them one place is taken by `run`, so that the order of the others shows.
 """
 
+from typing import Any
+
 import pytest
 
 from engine.core.decisions import RequestAdmitted
@@ -22,7 +24,7 @@ def order_of(story: Story) -> list[str]:
     return [names[number] for number in admitted]
 
 
-def one_place(policy: str, **limits: object) -> Story:
+def one_place(policy: str, **limits: Any) -> Story:
     """A story in which one request at a time runs, and `run` does."""
     story = Story(max_num_seqs=1, num_kv_blocks=64, scheduling_policy=policy, enable_prefix_caching=False, **limits)
     story.arrives("run", prompt=2, output=2, tenant="nobody")

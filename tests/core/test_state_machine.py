@@ -21,6 +21,7 @@ from engine.core.events import (
     StepFailed,
 )
 from engine.core.limits import Limits
+from engine.core.phases.registry import PHASES_NAMES
 from engine.core.policies.registry import POLICY_NAMES
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
@@ -41,15 +42,18 @@ class CoreMachine(RuleBasedStateMachine):
         max_preemptions=st.integers(1, 3),
         spare_budget=st.integers(0, 8),
         policy=st.sampled_from(POLICY_NAMES),
+        phases=st.sampled_from(PHASES_NAMES),
         caching=st.booleans(),
     )
-    def start(self, spare_budget: int, policy: str, caching: bool, **sizes: Any) -> None:
+    def start(self, spare_budget: int, policy: str, phases: str, caching: bool, **sizes: Any) -> None:
         self.limits = Limits(
             **sizes,
             max_model_len=40,
             max_num_batched_tokens=sizes["max_num_seqs"] + spare_budget,
             max_num_queued_reqs=4,
             scheduling_policy=policy,
+            scheduling_phases=phases,
+            min_prefill_tokens=1,
             enable_prefix_caching=caching,
             priority_aging_ns=3,
             ttft_target_ms=1,
@@ -93,11 +97,11 @@ class CoreMachine(RuleBasedStateMachine):
         self.handle(event)
 
     @precondition(lambda self: self.result is not None)
-    @rule()
-    def complete(self) -> None:
+    @rule(execute_ns=st.sampled_from([0, 1_000_000, 80_000_000]))
+    def complete(self, execute_ns: int) -> None:
         assert self.result is not None
         completed, self.result = self.result.completed, None
-        self.handle(completed)
+        self.handle(completed._replace(execute_ns=execute_ns))
 
     @precondition(lambda self: self.result is not None)
     @rule()
@@ -151,7 +155,7 @@ class CoreMachine(RuleBasedStateMachine):
         for _ in range(2_000):
             if self.result is None:
                 break
-            self.complete()
+            self.complete(1_000_000)
         assert self.core.is_drained
         assert sorted(self.ends) == list(range(self.num_arrived))
         again = Core(self.limits)

@@ -8,11 +8,11 @@ Source: Agrawal et al., Sarathi-Serve, OSDI 2024.
 
 from collections.abc import Sequence
 
-from engine.core.phases.interface import StepShare
+from engine.core.phases.interface import Phases, StepShare
 from engine.core.request import Request
 
 
-class Chunked:
+class Chunked(Phases):
     name = "chunked"
 
     def share(self, decodes: Sequence[Request], prefills: Sequence[Request], token_budget: int) -> StepShare:

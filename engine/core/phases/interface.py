@@ -1,7 +1,7 @@
 """The one question that every way of mixing phases answers: what may prefills compute in this step, and who waits?"""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from engine.core.request import Request
 
@@ -18,13 +18,22 @@ class StepShare(NamedTuple):
 
 
 class Phases(Protocol):
-    """Asked only when decodes and prefills compete; a phase that is alone has the whole budget."""
+    """Pure: a way may keep what it was told, nothing else."""
 
-    name: str
+    name: ClassVar[str]
 
     def share(self, decodes: Sequence[Request], prefills: Sequence[Request], token_budget: int) -> StepShare:
-        """
-        decodes    running requests that want their one token
+        """Asked only when decodes and prefills compete.
+
+        decodes    running requests that want their one token; never empty
         prefills   running requests that want more, in order of their ranks; may be empty while others wait to begin
         """
         ...
+
+    def alone(self, token_budget: int) -> StepShare:
+        """One phase has the device to itself."""
+        return StepShare(token_budget)
+
+    def completed(self, has_prefill: bool, step_ns: int) -> None:
+        """The step that was shared last took so long."""
+        return

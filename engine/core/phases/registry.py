@@ -2,14 +2,26 @@
 
 from engine.core.errors import UnknownPhases
 from engine.core.limits import Limits
+from engine.core.phases.adaptive import Adaptive
 from engine.core.phases.chunked import Chunked
 from engine.core.phases.interface import Phases
+from engine.core.phases.pools import Pools
+from engine.core.phases.prefill_first import PrefillFirst
+from engine.core.step_time import StepTimeModel
 
-PHASES_NAMES = [Chunked.name]
+PHASES_NAMES = [Adaptive.name, Chunked.name, Pools.name, PrefillFirst.name]
 
 
-def make_phases(limits: Limits) -> Phases:
+def make_phases(limits: Limits, step_times: StepTimeModel) -> Phases:
     """The way that `limits` name, with its parameters. Raises UnknownPhases."""
-    if limits.scheduling_phases == Chunked.name:
-        return Chunked()
-    raise UnknownPhases(limits.scheduling_phases, PHASES_NAMES)
+    match limits.scheduling_phases:
+        case Adaptive.name:
+            return Adaptive(limits.mixed_step_target_ms, limits.min_prefill_tokens, step_times)
+        case Chunked.name:
+            return Chunked()
+        case Pools.name:
+            return Pools(limits.prefill_share_permille)
+        case PrefillFirst.name:
+            return PrefillFirst()
+        case name:
+            raise UnknownPhases(name, PHASES_NAMES)
