@@ -1,10 +1,11 @@
 """The kernels: numbers in, numbers out, each in one fixed order.
 
 Read in this order: `backend.py` (what a backend is given and gives back), `stored_tensor.py` (weights as they lie in
-their files), `packing.py` (sequences' rows → a step's arrays), `memory.py` and `rotary.py` (what every backend needs),
-`reference.py` and `reference_attention.py` (the meaning of each operation, in plain torch), `cpu/` (the native
-backend), `dispatch.py` (chooses a backend once, at start), `selftest.py` (proves row, chunk and thread invariance on
-this machine), `numeric_environment.py` (what must be set before torch is imported).
+their files), `packing.py` (sequences' rows → a step's arrays), `sampling.py` and `philox.py` (how a token is drawn),
+`memory.py` and `rotary.py` (what every backend needs), `reference.py`, `reference_attention.py` and
+`reference_sampling.py` (the meaning of each operation, in plain torch and numpy), `cpu/` (the native backend),
+`dispatch.py` (chooses a backend once, at start), `selftest.py` (proves row, chunk and thread invariance on this
+machine), `numeric_environment.py` (what must be set before torch is imported).
 
 It may import nothing else of ours. It must not know requests, tokens' text, the scheduler, or the clock. Only the
 reference backend imports torch: a process that serves with another one is three times smaller and starts sooner.

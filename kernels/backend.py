@@ -1,18 +1,20 @@
 """What a backend is given and what it gives back: the seam behind which numbers are made.
 
-A step is one call: token ids, positions, block tables and slots in, hidden rows and logits out, so that a native
-library needs to be entered once per step. All of them are numpy arrays, C-contiguous, so that a process whose backend
-needs no torch need not load it. Whatever the backend, an output row's bits depend on that row's own tokens
-and the weights alone: not on the other rows, its place among them, chunking, block ids, threads or memory placement.
+A step is one call: token ids, positions, block tables and slots in, hidden rows out, so that a native library needs to
+be entered once per step; a second one draws tokens from the logits, which stay inside. The arrays are numpy's,
+C-contiguous, so that a process whose backend needs no torch need not load it. Whatever the backend, the bits of an
+output row depend on that row's own tokens and the weights alone: not on the other rows, its place among them, chunking,
+block ids, threads or memory placement.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.sampling import Draw, DrawRow
 from kernels.stored_tensor import StoredTensor
 
 Floats = NDArray[np.float32]
@@ -93,31 +95,21 @@ class StepBatch:
     logit_rows: Integers
 
 
-class RowStatistics(NamedTuple):
-    """What a sampler asks of a whole row of logits, computed where the row is at hand.
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """Valid until the backend runs another step: it may keep the memory and write the next step's there.
 
-    highest_id   the lowest id of those with the highest logit
-    total        float64: sum over the row of exp(logit - highest), in the backend's own fixed order
-    is_finite    0: the row holds nan or inf, and the other fields mean nothing
-    """
-
-    highest_id: int
-    total: float
-    highest: float
-    is_finite: int
-
-
-class StepOutput(NamedTuple):
-    """Valid until the backend is called again: it may keep the memory and write the next step's there.
-
-    hidden       [num_logits, hidden_size] float32: the final normed rows, input of the head
-    logits       [num_logits, vocab_size] float32; a row may be longer in memory
-    statistics   one per row of logits; None: the backend leaves them to the sampler
+    hidden        [num_logits, hidden_size] float32: the final normed rows, input of the head
+    read_logits   brings the logits out; serving draws from them where they are
     """
 
     hidden: Floats
-    logits: Floats
-    statistics: tuple[RowStatistics, ...] | None = None
+    read_logits: Callable[[], Floats]
+
+    @property
+    def logits(self) -> Floats:
+        """[num_logits, vocab_size] float32; a row may be longer in memory. For tests and the self-test."""
+        return self.read_logits()
 
 
 class LinearProbe(NamedTuple):
@@ -149,6 +141,13 @@ class Backend(Protocol):
 
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         """Run one step; writes the rows' keys and values into their slots."""
+        ...
+
+    def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
+        """Draw a token from each row of the last step's logits; `rows` in their order, one for each.
+
+        A draw depends on its own row of logits and its DrawRow alone.
+        """
         ...
 
     def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:

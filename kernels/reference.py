@@ -11,7 +11,7 @@ fixed length, and never over a whole tensor, whose partition would follow the th
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,16 @@ from kernels.reference_attention import (
     AttentionPlan,
     attend,
 )
+from kernels.reference_sampling import draw_token
 from kernels.rotary import rotary_tables
+from kernels.sampling import Draw, DrawRow
 from kernels.stored_tensor import StoredTensor
 
 TILE_ROWS = 16
+_SOURCES = (
+    *("reference.py", "reference_attention.py", "reference_sampling.py"),
+    *("philox.py", "rotary.py", "stored_tensor.py"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,9 @@ class ReferenceBackend:
                 hidden[tile] += gated_mlp(hidden[tile], layer, shape.norm_epsilon)
         return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)])
 
+    def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
+        return [draw_token(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
+
     def _rotary_tiles(self, positions: Integers, num_tiles: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Each row's cosines and sines, [num_tiles, TILE_ROWS, 1, head_dim / 2]; padding rows take position 0."""
         padded = torch.zeros(num_tiles * TILE_ROWS, dtype=torch.int64)
@@ -150,7 +159,8 @@ class ReferenceBackend:
             normed = rms_norm(_padded(rows[start:end]), self.final_norm, self.shape.norm_epsilon)
             hidden[start:end] = normed[: end - start]
             logits[start:end] = F.linear(normed, self.head)[: end - start]
-        return StepOutput(hidden.numpy(), logits.numpy())
+        self._logits = of_step = logits.numpy()
+        return StepOutput(hidden.numpy(), lambda: of_step)
 
     def numerics(self) -> dict[str, str]:
         return {
@@ -268,6 +278,6 @@ def _tiled_linear(weight: torch.Tensor) -> Callable[[Floats], Floats]:
 def _sources_digest() -> str:
     """Digest of the files that define this backend's arithmetic."""
     digest = hashlib.sha256()
-    for name in ("reference.py", "reference_attention.py", "rotary.py", "stored_tensor.py"):
+    for name in _SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 from engine.core.contents import RequestContents
 from engine.core.sampling_params import SamplingParams
-from engine.execution.sampler import History
+from engine.execution.sampler import RequestSampler
 from engine.text.detokenizer import Detokenizer
 from engine.text.stop_strings import StopStringFinder
 from engine.text.text_model import TextModel
@@ -29,6 +29,7 @@ class HeldRequest:
     tokens        prompt, then what was emitted
     block_table   empty while it waits
     digests       of its full blocks, as far as they were needed
+    sampler       what its next draw depends on
     stop_strings  follows the answer's text, where the client gave stop strings
     """
 
@@ -37,7 +38,7 @@ class HeldRequest:
         "contents",
         "digests",
         "num_prompt_tokens",
-        "sampling",
+        "sampler",
         "stop_strings",
         "stop_token_ids",
         "tokens",
@@ -46,12 +47,12 @@ class HeldRequest:
     def __init__(
         self, sampling: SamplingParams, contents: RequestContents, text_model: TextModel, digests: list[bytes]
     ) -> None:
-        self.sampling = sampling
         self.contents = contents
         self.tokens = list(contents.prompt_token_ids)
         self.num_prompt_tokens = len(self.tokens)
         own_ends = () if sampling.ignore_eos else text_model.eos_token_ids
         self.stop_token_ids = frozenset(contents.stop_token_ids + own_ends)
+        self.sampler = RequestSampler(sampling, contents, self.stop_token_ids)
         self.stop_strings = StopStringWatch(text_model, sampling, contents) if contents.stop_strings else None
         self.block_table: list[int] = []
         self.digests = digests
@@ -59,11 +60,6 @@ class HeldRequest:
     def takes(self, token_id: int) -> bool:
         """Append a token that was drawn; whether the answer ends with it."""
         self.tokens.append(token_id)
+        self.sampler.take(token_id)
         completes_stop_string = self.stop_strings is not None and self.stop_strings.push(token_id)
         return completes_stop_string or token_id in self.stop_token_ids
-
-    def history(self) -> History:
-        """What the next draw depends on; before min_tokens the request cannot stop itself."""
-        output = self.tokens[self.num_prompt_tokens :]
-        banned = sorted(self.stop_token_ids) if len(output) < self.sampling.min_tokens else ()
-        return History(self.contents.prompt_token_ids, output, self.contents.logit_bias, banned)

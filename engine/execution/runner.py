@@ -26,9 +26,8 @@ from engine.execution.digests import extend_digests
 from engine.execution.held_request import HeldRequest
 from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
-from engine.execution.sampler import Floats, draw_token
 from engine.text.text_model import TextModel
-from kernels.backend import Backend, StepOutput
+from kernels.backend import Backend, Floats
 
 
 class ModelRunner:
@@ -78,19 +77,20 @@ class ModelRunner:
                 self._requests[number].block_table.append(block)
         rows = planned_rows(plan, self._requests)
         emitting = [row for row in rows if row.emits]
-        output = self._forward(rows)
+        hidden = self._forward(rows)
         executed_ns = self._clock.now_ns()
         filled = tuple(self._filled(rows))
-        emitted, outputs = self._draw(emitting, output)
+        emitted, outputs = self._draw(emitting, hidden)
         sampled_ns = self._clock.now_ns()
         completed = StepCompleted(plan.step, emitted, filled, executed_ns - started_ns, sampled_ns - executed_ns)
         return StepResult(completed, outputs)
 
-    def _forward(self, rows: list[PlannedRow]) -> StepOutput:
+    def _forward(self, rows: list[PlannedRow]) -> Floats:
+        """The emitting rows' final hidden rows; their logits stay with the backend."""
         if not rows:
-            return StepOutput(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
+            return np.empty((0, 0), np.float32)
         batch = step_batch(rows, self.kv_store.block_size)
-        return self.backend.forward(batch, self.kv_store.keys, self.kv_store.values)
+        return self.backend.forward(batch, self.kv_store.keys, self.kv_store.values).hidden
 
     def _filled(self, rows: list[PlannedRow]) -> Iterator[tuple[int, bytes]]:
         """Digests of the blocks that these rows filled beyond the prompt's own full ones."""
@@ -106,20 +106,18 @@ class ModelRunner:
         extend_digests(digests, tokens, num_blocks, self.kv_store.block_size, self._digest_key)
 
     def _draw(
-        self, emitting: list[PlannedRow], output: StepOutput
+        self, emitting: list[PlannedRow], hidden: Floats
     ) -> tuple[tuple[tuple[int, str, int, int], ...], tuple[TokenOutput, ...]]:
         """Draw each emitting row's token and append it to its request; a row without finite logits draws none."""
         emitted: list[tuple[int, str, int, int]] = []
         outputs: list[TokenOutput] = []
-        statistics = output.statistics or (None,) * len(emitting)
-        for row, hidden, logits, of_row in zip(emitting, output.hidden, output.logits, statistics, strict=True):
-            request = row.request
-            draw = draw_token(logits, request.sampling, request.history(), of_row)
+        draws = self.backend.draw([row.request.sampler.next_row() for row in emitting]) if emitting else []
+        for row, of_row, draw in zip(emitting, hidden, draws, strict=True):
             flag = FinishFlag.ERROR
             if draw.is_finite:
-                flag = FinishFlag.STOP if request.takes(draw.token_id) else FinishFlag.NONE
+                flag = FinishFlag.STOP if row.request.takes(draw.token_id) else FinishFlag.NONE
                 outputs.append(TokenOutput(row.number, draw.token_id, draw.logprob, draw.top_logprobs))
-            emitted.append((row.number, flag, hidden_digest(hidden), _bits(draw.logprob)))
+            emitted.append((row.number, flag, hidden_digest(of_row), _bits(draw.logprob)))
         return tuple(emitted), tuple(outputs)
 
 

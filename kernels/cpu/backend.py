@@ -8,7 +8,7 @@ The library's instruction set is no part of the numerics class: AVX-512, AVX2 an
 
 import ctypes as c
 import hashlib
-import struct
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -22,17 +22,18 @@ from kernels.backend import (
     Floats,
     KVMemory,
     LinearProbe,
-    RowStatistics,
     StepBatch,
     StepOutput,
 )
 from kernels.cpu import library as native
+from kernels.cpu.draws import DrawCall
 from kernels.cpu.weights import hand_over
 from kernels.rotary import rotary_tables
+from kernels.sampling import Draw, DrawRow
 
 SPLIT_KEYS = 256  # kSplitKeys in src/attention.h
 _LANES = 16
-_STATISTICS = struct.Struct("=qdfi")  # RowStatistics in src/row_statistics.h
+_STATISTICS_BYTES = 24  # RowStatistics in src/row_statistics.h
 
 KV_DTYPES: dict[str, np.dtype[Any]] = {"bfloat16": np.dtype(np.uint16), "float32": np.dtype(np.float32)}
 
@@ -52,6 +53,7 @@ class CpuBackend:
         self.dtype = "bfloat16" if dtype == "auto" else dtype
         self.kv_dtype = KV_DTYPES[self.dtype]
         self._library = native.load_library(instruction_set)
+        self._draw_call = DrawCall(self._library)
         self._num_threads = num_threads
         self._decoder: int | None = None
 
@@ -70,6 +72,8 @@ class CpuBackend:
         self.close()
         self.shape = parameters.shape
         self._hidden = self._logits = np.empty((0, 0), dtype=np.float32)
+        self._statistics = np.empty((0, _STATISTICS_BYTES), dtype=np.uint8)
+        self._num_logits = 0
         self.vocab_size = parameters.shape.vocab_size
         self._parameters = parameters
         cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
@@ -118,7 +122,6 @@ class CpuBackend:
         assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"
         num_logits = len(batch.logit_rows)
         hidden, logits = self._outputs(num_logits)
-        statistics = (c.c_char * (num_logits * _STATISTICS.size))()
         step_input = native.StepInput(
             len(batch.token_ids),
             len(batch.context_lengths),
@@ -137,12 +140,21 @@ class CpuBackend:
             self.kv_dtype.itemsize == 2,
         )
         step_output = native.StepOutput(
-            hidden.ctypes.data, logits.ctypes.data, c.addressof(statistics), logits.shape[1]
+            hidden.ctypes.data, logits.ctypes.data, self._statistics.ctypes.data, logits.shape[1]
         )
         result = self._library.reprise_step(self._decoder, c.byref(step_input), c.byref(step_output))
         native.raise_if_failed(self._library, result)
-        rows = tuple([RowStatistics._make(row) for row in _STATISTICS.iter_unpack(statistics)])
-        return StepOutput(hidden, logits[:, : self.vocab_size], rows)
+        self._num_logits = num_logits
+        return StepOutput(hidden, lambda: logits[:, : self.vocab_size])
+
+    def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
+        """Raises MemoryError."""
+        assert self._decoder is not None, "nothing is loaded"
+        assert len(rows) == self._num_logits, f"{self._num_logits} rows of logits, {len(rows)} to draw"
+        logits = native.LogitRows(
+            self._logits.ctypes.data, self._logits.shape[1], self.vocab_size, self._statistics.ctypes.data
+        )
+        return self._draw_call.draw(self._decoder, logits, rows)
 
     def _outputs(self, num_logits: int) -> tuple[Floats, Floats]:
         """Room for so many rows, kept from step to step: fresh pages for each would cost more than writing them."""
@@ -150,6 +162,7 @@ class CpuBackend:
             stride = -(-self.vocab_size // _LANES) * _LANES  # the library writes whole vectors
             self._hidden = memory.zeros((num_logits, self.shape.hidden_size), np.float32)
             self._logits = memory.zeros((num_logits, stride), np.float32)
+            self._statistics = np.zeros((num_logits, _STATISTICS_BYTES), dtype=np.uint8)
         return self._hidden[:num_logits], self._logits[:num_logits]
 
     def numerics(self) -> dict[str, str]:

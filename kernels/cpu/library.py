@@ -74,6 +74,17 @@ class StepOutput(c.Structure):
     )
 
 
+class LogitRows(c.Structure):
+    """Rows to draw from, `stride` floats apart, and what the step has found out about each."""
+
+    _fields_ = (
+        ("logits", c.c_void_p),
+        ("stride", c.c_int64),
+        ("length", c.c_int),
+        ("statistics", c.c_void_p),
+    )
+
+
 FORMAT_NUMBERS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q4_K": 6, "Q6_K": 7}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 VECTORS = ("attention_norm", "mlp_norm", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm")
@@ -92,6 +103,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_set_embedding": (None, (c.c_void_p, c.c_void_p)),
     "reprise_step": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_apply": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int, c.c_void_p, c.c_int64)),
+    "reprise_draw": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_measure": (c.c_int, (c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_waits": (None, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_exp": (None, (c.c_void_p, c.c_int, c.c_void_p)),
@@ -100,7 +112,6 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_gated": (None, (c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_decode_row": (None, (c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_row_statistics": (None, (c.c_void_p, c.c_int, c.c_void_p)),
-    "reprise_highest_logits": (None, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_void_p)),
 }
 
 

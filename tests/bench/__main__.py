@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from engine.clock import SystemClock
-from tests.bench import check_speed, decision_cost, recorder_cost, starvation, timeline_cost
+from tests.bench import check_speed, decision_cost, recorder_cost, sampling_cost, starvation, timeline_cost
 
 SECTIONS: dict[str, Callable[[], list[str]]] = {
     "decision": decision_cost.report,
     "starvation": starvation.report,
+    "sampling": sampling_cost.report,
     "recorder": recorder_cost.report,
     "timeline": timeline_cost.report,
     "check": check_speed.report,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import check_speed, decision_cost, recorder_cost, starvation, timeline_cost
+from tests.bench import check_speed, decision_cost, recorder_cost, sampling_cost, starvation, timeline_cost
 from tests.bench.__main__ import SECTIONS, main
 from tests.recorder.samples import step_entry
 
@@ -16,6 +16,7 @@ def test_every_figure_can_be_taken() -> None:
     assert timeline_cost.measure_apply_us(2) > 0
     assert min(check_speed.measure(2)) > 0
     assert min(decision_cost.measure_decode_us(4, "fair", 20)) > 0
+    assert len(sampling_cost.report(1)) == 2 + len(sampling_cost.CASES)
     assert len(starvation.report(50)) > 20
 
 

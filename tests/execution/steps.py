@@ -21,7 +21,8 @@ class Memory:
     def step(self, *rows: SequenceRows) -> StepOutput:
         """In memory of its own: the backend's is written anew by the next step."""
         output = self.backend.forward(pack_batch(rows, self.block_size), self.keys, self.values)
-        return output._replace(hidden=output.hidden.copy(), logits=output.logits.copy())
+        logits = output.logits.copy()
+        return StepOutput(output.hidden.copy(), lambda: logits)
 
 
 class Story:

@@ -4,11 +4,14 @@ Two steps of mixed prefill and decode over a split's end, in every weight format
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from kernels.backend import DecoderParameters, DecoderShape, StepOutput
+from kernels.packing import SequenceRows
+from kernels.sampling import Draw, DrawParameters, DrawRow
 from tests.execution.steps import Memory, Story
 from tests.kernels.cpu_library import instruction_sets, loaded
 from tests.kernels.tiny_models import FORMATS, SMALL, random_parameters
@@ -19,32 +22,42 @@ if len(instruction_sets()) < 2:
 LENGTH = 270
 
 
-def outputs(parameters: DecoderParameters, instruction_set: str, dtype: str) -> list[StepOutput]:
+def outputs(parameters: DecoderParameters, instruction_set: str, dtype: str) -> list[tuple[StepOutput, list[Draw]]]:
     backend = loaded(parameters, dtype=dtype, instruction_set=instruction_set)
     vocab_size = parameters.shape.vocab_size
     memory = Memory(backend, 40)
     mine = Story([position * 31 % vocab_size for position in range(LENGTH)], range(20))
     other = Story([position * 17 % vocab_size for position in range(LENGTH)], range(20, 40))
+
+    def step(*rows: SequenceRows) -> tuple[StepOutput, list[Draw]]:
+        return memory.step(*rows), backend.draw(alternating(sum(sequence.num_logits for sequence in rows)))
+
     steps = [
-        memory.step(mine.rows(0, 250, 60), other.rows(0, 5, 1)),
-        memory.step(other.rows(5, 6, 1), mine.rows(250, LENGTH, 20)),
-        memory.step(mine.rows(LENGTH - 1, LENGTH, 1)),
+        step(mine.rows(0, 250, 60), other.rows(0, 5, 1)),
+        step(other.rows(5, 6, 1), mine.rows(250, LENGTH, 20)),
+        step(mine.rows(LENGTH - 1, LENGTH, 1)),
     ]
     backend.close()
     return steps
 
 
+def alternating(count: int) -> Sequence[DrawRow]:
+    """Greedy draws and others."""
+    kinds = DrawParameters(temperature=0.0), DrawParameters(top_p=0.9, num_logprobs=3)
+    return [DrawRow(kinds[position % 2], position) for position in range(count)]
+
+
 def assert_all_agree(parameters: DecoderParameters, dtype: str = "auto") -> None:
     first, *others = instruction_sets()
     expected = outputs(parameters, first, dtype)
-    assert all(np.isfinite(step.logits).all() for step in expected)
+    assert all(np.isfinite(step.logits).all() for step, _ in expected)
     for other in others:
-        for ours, theirs in zip(expected, outputs(parameters, other, dtype), strict=True):
+        for (ours, draws), (theirs, other_draws) in zip(expected, outputs(parameters, other, dtype), strict=True):
             for name in ("hidden", "logits"):
                 bits, other_bits = (getattr(step, name).view(np.int32) for step in (ours, theirs))
                 num_different = int((bits != other_bits).sum())
                 assert num_different == 0, f"{other}: {num_different} of {bits.size} values of {name} differ"
-            assert ours.statistics == theirs.statistics
+            assert draws == other_draws
 
 
 @pytest.mark.parametrize("format", FORMATS)

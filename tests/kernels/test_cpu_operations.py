@@ -137,14 +137,3 @@ def statistics(instruction_set: str, logits: Floats) -> tuple[int, float, float,
     result = np.zeros(1, kind)
     call(instruction_set, "row_statistics", logits, len(logits), result)
     return result[0].item()  # type: ignore[no-any-return]
-
-
-@every_instruction_set
-@pytest.mark.parametrize("count", [1, 2, 20, 999, 1003])
-def test_the_highest_logits_come_in_order_ties_by_lowest_id(instruction_set: str, count: int) -> None:
-    logits = np.round(random_floats(1003, 4))  # many are equal
-    ids, values = np.empty(count, np.int64), np.empty(count, np.float32)
-    call(instruction_set, "highest_logits", logits, len(logits), count, ids, values)
-    expected = np.argsort(-logits, kind="stable")[:count]
-    np.testing.assert_array_equal(ids, expected)
-    np.testing.assert_array_equal(values, logits[expected])

@@ -94,6 +94,11 @@ int reprise_apply(Decoder* decoder, int layer, int which, const float* rows, int
     });
 }
 
+// Tokens for the rows of `rows`, which may be any logits of any length.
+int reprise_draw(Decoder* decoder, const LogitRows* rows, const DrawRow* parameters, int num_rows, Drawn* drawn) {
+    return guarded(0, [&] { return decoder->sampler.draw(decoder->team(), *rows, parameters, num_rows, drawn), 1; });
+}
+
 // Phase times of the last step in nanoseconds; returns how many phases there are room for.
 int reprise_measure(Decoder* decoder, int measure, const int64_t** phase_ns) {
     decoder->team().measure = measure != 0;
@@ -120,9 +125,5 @@ void reprise_gated(const float* gate, const float* up, int length, float* result
 }
 void reprise_decode_row(const StoredRows* rows, int row, float* result) { decode_row(*rows, row, result); }
 void reprise_row_statistics(const float* logits, int length, RowStatistics* result) { *result = row_statistics(logits, length); }
-void reprise_highest_logits(const float* logits, int length, int count, int64_t* ids, float* values) {
-    highest_logits(logits, length, count, ids, values);
-}
-
 }  // extern "C"
 #pragma GCC visibility pop

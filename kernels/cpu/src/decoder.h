@@ -7,6 +7,7 @@
 #include "activations.h"
 #include "attention.h"
 #include "row_statistics.h"
+#include "sampling.h"
 #include "team.h"
 #include "weights.h"
 
@@ -68,6 +69,7 @@ public:
 
     void set_num_threads(int num_threads);
     Team& team() { return *team_; }
+    Sampler sampler;
 
     // Throws std::bad_alloc where a step larger than any before needs a larger workspace.
     void step(const StepInput& input, const StepOutput& output);

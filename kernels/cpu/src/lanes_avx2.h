@@ -47,6 +47,13 @@ inline Floats where_negative(Floats x, Floats a, Floats b) {
     return {_mm256_blendv_ps(b.lo, a.lo, _mm256_cmp_ps(x.lo, zero, _CMP_LT_OQ)),
             _mm256_blendv_ps(b.hi, a.hi, _mm256_cmp_ps(x.hi, zero, _CMP_LT_OQ))};
 }
+inline uint32_t at_least(Floats a, Floats b) {
+    const int lo = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ)), hi = _mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ));
+    return static_cast<uint32_t>(lo) | static_cast<uint32_t>(hi) << 8;
+}
+inline Floats at_least_or_zero(Floats a, Floats b) {
+    return {_mm256_and_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), a.lo), _mm256_and_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ), a.hi)};
+}
 inline Floats first_lanes(Floats a, int count, float other) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256 kept_lo = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));

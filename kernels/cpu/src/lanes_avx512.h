@@ -39,6 +39,12 @@ inline Floats abs(Floats a) { return {_mm512_abs_ps(a.v)}; }
 inline Floats where_negative(Floats x, Floats a, Floats b) {
     return {_mm512_mask_mov_ps(b.v, _mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_LT_OQ), a.v)};
 }
+// Bit i: whether lane i of a is at least that of b.
+inline uint32_t at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
+// Lanes of a that are at least those of b, 0 in the others.
+inline Floats at_least_or_zero(Floats a, Floats b) {
+    return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ), a.v)};
+}
 // The first `count` lanes of a, `other` in the rest.
 inline Floats first_lanes(Floats a, int count, float other) {
     const __mmask16 kept = static_cast<__mmask16>(count >= 16 ? 0xffffu : (1u << count) - 1u);

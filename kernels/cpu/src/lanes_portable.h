@@ -67,6 +67,14 @@ inline Floats abs(Floats a) {
 inline Floats where_negative(Floats x, Floats a, Floats b) {
     return floats_by_lane([&](int i) { return x.lane[i] < 0.0f ? a.lane[i] : b.lane[i]; });
 }
+inline uint32_t at_least(Floats a, Floats b) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(a.lane[i] >= b.lane[i]) << i;
+    return bits;
+}
+inline Floats at_least_or_zero(Floats a, Floats b) {
+    return floats_by_lane([&](int i) { return a.lane[i] >= b.lane[i] ? a.lane[i] : 0.0f; });
+}
 inline Floats first_lanes(Floats a, int count, float other) {
     return floats_by_lane([&](int i) { return i < count ? a.lane[i] : other; });
 }

@@ -17,7 +17,4 @@ struct RowStatistics {
 
 RowStatistics row_statistics(const float* logits, int length);
 
-// The `count` highest logits, highest first, ties by lowest id; count <= length.
-void highest_logits(const float* logits, int length, int count, int64_t* ids, float* values);
-
 }  // namespace reprise

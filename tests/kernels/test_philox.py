@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.execution.philox import philox4x32, uniform
+from kernels.philox import philox4x32, uniform
 
 # Random123, tests/kat_vectors, philox 4x32 with 10 rounds: counter, key, result
 KNOWN_ANSWERS = [
