@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from daemon import errors
 from daemon.live_requests import LiveRequest
 from daemon.mailbox import Accepted, EngineLost, Item, Mailbox
+from daemon.urgency import Urgency
 from engine.core.contents import RequestContents
 from engine.core.decisions import RequestRejected
 from engine.core.events import CancelCause
@@ -29,7 +30,7 @@ class Call:
     def ask(
         self,
         request_id: str,
-        priority: int,
+        urgency: Urgency,
         arrival_ns: int,
         max_output_tokens: int,
         sampling: SamplingParams,
@@ -38,7 +39,7 @@ class Call:
         """Send one more request; its choice has the next index. Raises ApiError when the engine cannot take it."""
         index = len(self.requests)
         request = self._engine.send_request(
-            request_id, index, priority, arrival_ns, max_output_tokens, sampling, contents, self._mailbox
+            request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox
         )
         self.requests.append(request)
 

@@ -17,6 +17,7 @@ from daemon.mailbox import Mailbox
 from daemon.progress import Progress
 from daemon.recorder_totals import RecorderTotals
 from daemon.supervisor import ENGINE_MODULE, EngineState, Supervisor
+from daemon.urgency import Urgency
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
@@ -48,6 +49,7 @@ class EngineClient:
     live       requests that the engine holds
     timeline   what all entries so far add up to; goes on when the engine is restarted
     progress   whether work waits, and since when nothing has moved
+    policy     name of the scheduling policy in charge; "" until an engine is ready
     """
 
     def __init__(self, config: EngineConfig, clock: Clock, engine_module: str = ENGINE_MODULE) -> None:
@@ -61,6 +63,8 @@ class EngineClient:
         self.timeline = Timeline()
         self.progress = Progress(clock)
         self.recorder = RecorderTotals()
+        self.policy = ""
+        self._changed_to: ChangePolicy | None = None  # all changes so far as one: a new engine is told of it
         self._policy_changes: deque[asyncio.Future[None]] = deque()  # asked for, not answered yet, in order
 
     @property
@@ -82,7 +86,7 @@ class EngineClient:
         self,
         request_id: str,
         index: int,
-        priority: int,
+        urgency: Urgency,
         arrival_ns: int,
         max_output_tokens: int,
         sampling: SamplingParams,
@@ -102,7 +106,18 @@ class EngineClient:
             raise errors.prompt_too_long(num_prompt_tokens, self.max_model_len - 1)
         request = self.live.add(request_id, index, num_prompt_tokens, mailbox)
         connection.send(
-            Arrive(request.number, request_id, TENANT, priority, arrival_ns, max_output_tokens, sampling, contents)
+            Arrive(
+                request.number,
+                request_id,
+                TENANT,
+                urgency.priority,
+                arrival_ns,
+                max_output_tokens,
+                sampling,
+                contents,
+                urgency.ttft_target_ms,
+                urgency.itl_target_ms,
+            )
         )
         self.progress.note_work(len(self.live))
         return request
@@ -127,6 +142,7 @@ class EngineClient:
     async def change_policy(self, policy: str, parameters: tuple[tuple[str, Any], ...] = ()) -> None:
         """Another policy, or other parameters of it, while serving; returns when the engine has recorded it.
 
+        It stays in charge when the engine dies and another is started.
         parameters   (name, value) of those fields of `Limits` that are to change
         Raises EngineError when the engine refuses it or dies before it answers, ApiError when there is none.
         """
@@ -137,6 +153,8 @@ class EngineClient:
         self._policy_changes.append(answer)
         connection.send(ChangePolicy(policy, parameters))
         await answer
+        earlier = self._changed_to.parameters if self._changed_to else ()
+        self._changed_to = ChangePolicy(policy, tuple((dict(earlier) | dict(parameters)).items()))
 
     def begin_drain(self) -> None:
         """Take no new request; those that are here go on."""
@@ -155,6 +173,7 @@ class EngineClient:
             if type(message.entry.event) is ExecutorRestarted:
                 self._unreported_lost = ()
             elif type(message.entry.event) is PolicyChanged:
+                self.policy = message.entry.event.policy
                 self._answer_policy_change(None)
             self.live.apply(message)
             self.timeline.apply(message.entry)
@@ -162,9 +181,20 @@ class EngineClient:
         elif isinstance(message, PolicyRefused):
             self._answer_policy_change(EngineError(message.message))
         elif isinstance(message, Ready):
-            self.timeline.begin_engine(Limits.from_dict(message.info["limits"]))
+            limits = Limits.from_dict(message.info["limits"])
+            self.timeline.begin_engine(limits)
+            self.policy = limits.scheduling_policy
+            self._restore_policy()
         elif isinstance(message, RecorderStatus):
             self.recorder.apply(message)
+
+    def _restore_policy(self) -> None:
+        """An engine begins with the policy it was configured with."""
+        if self._changed_to is not None and self.supervisor.connection is not None:
+            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nobody.cancel()
+            self._policy_changes.append(nobody)
+            self.supervisor.connection.send(self._changed_to)
 
     def _answer_policy_change(self, refusal: EngineError | None) -> None:
         answer = self._policy_changes.popleft()

@@ -12,6 +12,7 @@ from daemon import chat_messages, fields
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
+from daemon.urgency import Urgency
 from engine.core.limits import MAX_REQUEST_ID_CHARS
 from engine.core.sampling_params import SamplingParams
 
@@ -23,6 +24,7 @@ MAX_LOGIT_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_PROMPTS = 128
 MAX_PRIORITY = 9
+MAX_TARGET_MS = 86_400_000  # a day
 MAX_CHOICES = 128  # the API's own bound, told in the error; more than 1 is refused with another text
 
 Prompt = str | tuple[int, ...]
@@ -54,7 +56,7 @@ class Question:
     stream: bool
     include_usage: bool
     return_token_ids: bool
-    priority: int
+    urgency: Urgency
     request_id: str
     unknown_fields: tuple[str, ...]
 
@@ -155,7 +157,11 @@ def _question(
         stream=stream,
         include_usage=_include_usage(body, stream),
         return_token_ids=fields.boolean(body, "return_token_ids"),
-        priority=fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
+        urgency=Urgency(
+            fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
+            fields.integer(body, "ttft_target_ms", 0, 0, MAX_TARGET_MS),
+            fields.integer(body, "itl_target_ms", 0, 0, MAX_TARGET_MS),
+        ),
         request_id=read_request_id(request_id),
         unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
     )
@@ -225,6 +231,7 @@ def _one_prompt(item: Any, vocab_size: int) -> Prompt:
 
 _KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *("model", "prompt", "messages", "stream", "stream_options", "user", "priority", "request_id", "return_token_ids"),
+    *("ttft_target_ms", "itl_target_ms"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("logit_bias", "logprobs", "top_logprobs"),

@@ -85,7 +85,7 @@ class Turn:
         )
         call.ask(
             self._request_id + suffix,
-            question.priority,
+            question.urgency,
             self._arrival_ns,
             self._max_output_tokens(len(prompt)),
             question.sampling._replace(seed=self._seed),

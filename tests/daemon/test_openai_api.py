@@ -6,6 +6,7 @@ import pytest
 
 from daemon.errors import ApiError
 from daemon.openai_api import Question, read_chat, read_completion
+from daemon.urgency import Urgency
 
 V = 1_000  # size of the vocabulary
 HELLO = [{"role": "user", "content": "hello"}]
@@ -55,6 +56,8 @@ def test_every_field_of_both_endpoints_is_understood() -> None:
         "ignore_eos": True,
         "min_tokens": 2,
         "priority": 9,
+        "ttft_target_ms": 300,
+        "itl_target_ms": 40,
         "request_id": "my-id",
         "return_token_ids": True,
     }
@@ -67,7 +70,7 @@ def test_every_field_of_both_endpoints_is_understood() -> None:
         assert question.logit_bias == ((5, 1.5), (7, -100.0))
         assert question.stop_token_ids == (3, V - 1)
         assert (question.stream, question.include_usage, question.return_token_ids) == (True, True, True)
-        assert (question.priority, question.request_id, question.num_logprobs) == (9, "my-id", 0)
+        assert (question.urgency, question.request_id, question.num_logprobs) == (Urgency(9, 300, 40), "my-id", 0)
         assert question.sampling == (0.0, 0, 0.5, 0.1, 1.1, -2.0, 2.0, 0, 0, 2, True)
         assert question.unknown_fields == ()
 
@@ -130,6 +133,7 @@ def test_a_prompt_is_a_text_or_token_ids_or_a_list_of_them(prompt: Any, read: An
         ("ignore_eos", [1, "true"]),
         ("min_tokens", [-1, 1.5, "1"]),
         ("priority", [-1, 10, "high"]),
+        ("ttft_target_ms", [-1, "soon", 10**9]),
         ("logprobs", [True, -1, 21, "1", 1.5]),
         ("request_id", ["a b", "é", "x" * 300, 5]),
         ("user", [5, []]),

@@ -1,6 +1,8 @@
 """An engine's life in the hands of its supervisor: starts that fail, deaths in a row, an engine that hears nothing."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,6 +13,7 @@ from daemon.engine_client import EngineClient
 from daemon.mailbox import EngineLost, Mailbox
 from daemon.progress import Progress
 from daemon.supervisor import MAX_QUICK_DEATHS, EngineGaveUp, EngineState
+from daemon.urgency import Urgency
 from engine.clock import ManualClock, SystemClock
 from engine.config import EngineConfig
 from engine.core.contents import RequestContents
@@ -59,7 +62,7 @@ def test_an_engine_stuck_in_a_step_is_killed_and_its_requests_are_lost() -> None
         running = asyncio.create_task(engine.supervisor.run())
         await engine.supervisor.became_ready.wait()
         contents = RequestContents((STUCK,))
-        engine.send_request("r", 0, 0, 0, 4, SamplingParams(), contents, mailbox)
+        engine.send_request("r", 0, Urgency(), 0, 4, SamplingParams(), contents, mailbox)
         await mailbox.take()
         await engine.supervisor.stop("test", 0.2)
         await running
@@ -109,6 +112,27 @@ def test_the_policy_is_changed_while_serving_and_what_cannot_be_is_refused() -> 
             await engine.change_policy("lottery")
         with pytest.raises(EngineError, match="num_kv_blocks"):
             await engine.change_policy("fair", (("num_kv_blocks", 3),))
+        assert engine.policy == "fair"
+        await engine.supervisor.stop("done", 5)
+        await running
+
+    run(story)
+
+
+def test_a_changed_policy_stays_in_charge_when_the_engine_is_started_again() -> None:
+    async def story() -> None:
+        engine = client()
+        running = asyncio.create_task(engine.supervisor.run())
+        await engine.supervisor.became_ready.wait()
+        assert engine.policy == "fcfs"
+        await engine.change_policy("fair", (("decode_token_price", 3),))
+        await engine.change_policy("shortest", (("max_preemptions", 2),))
+        assert engine.supervisor.pid is not None
+        os.kill(engine.supervisor.pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            supervisor = engine.supervisor
+            while (supervisor.num_restarts, supervisor.state, engine.policy) != (1, EngineState.READY, "shortest"):
+                await asyncio.sleep(0.01)
         await engine.supervisor.stop("done", 5)
         await running
 
