@@ -57,8 +57,11 @@ class DaemonConfig:
     num_kv_blocks: int = _option(
         0, "BLOCKS", values.integer(0, _INT32), "blocks in the KV pool; 0: what fits kv-cache-memory"
     )
-    kv_cache_memory: int = _option(
-        512 * 1024 * 1024, "BYTES", values.byte_size, "memory of the KV pool, as in 512MiB; used without num-kv-blocks"
+    kv_cache_memory: int | None = _option(
+        None,
+        "BYTES",
+        values.optional_byte_size,
+        "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take",
     )
     max_model_len: int = _option(
         0, "TOKENS", values.integer(0, _INT32), "prompt and output together; 0: what model and pool allow"
@@ -141,7 +144,7 @@ class DaemonConfig:
         return EngineConfig(
             **{
                 **same,
-                "kv_cache_memory_bytes": self.kv_cache_memory,
+                "kv_cache_memory_bytes": self.kv_cache_memory or 0,
                 "priority_aging_ns": round(self.priority_aging * 1e9),
                 "record_dir": record_dir,
             }

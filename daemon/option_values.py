@@ -105,6 +105,11 @@ def byte_size(value: Any) -> int:
     return size
 
 
+def optional_byte_size(value: Any) -> int | None:
+    """As `byte_size`; the empty text stands for none."""
+    return None if value == "" else byte_size(value)
+
+
 def switch(value: Any) -> bool:
     word = str(value).lower()
     if word in _TRUE:

@@ -20,7 +20,7 @@ class EngineConfig:
     dtype                  of keys and values: "auto", "float32", and for the cpu backend "bfloat16"
     backend                "auto", "cpu" or "reference"
     num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
-    kv_cache_memory_bytes  used when num_kv_blocks is 0
+    kv_cache_memory_bytes  used when num_kv_blocks is 0; 0 takes what `default_kv_bytes` says of the model
     max_model_len          0 takes the model's context length, bounded by what the pool holds
     num_threads            threads of the kernels; 0 takes the cores this process may use
     record_dir             folder of this run's recording; "" records nothing
@@ -36,7 +36,7 @@ class EngineConfig:
     backend: str = "auto"
     block_size: int = 16
     num_kv_blocks: int = 0
-    kv_cache_memory_bytes: int = 512 * 1024 * 1024
+    kv_cache_memory_bytes: int = 0
     max_model_len: int = 0
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512

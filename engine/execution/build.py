@@ -17,7 +17,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.errors import EngineError, InvalidLimits
 from engine.core.limits import Limits
-from engine.execution.kv_store import KVStore, kv_block_bytes
+from engine.execution.kv_store import KVStore, default_kv_bytes, kv_block_bytes
 from engine.execution.model import Model
 from engine.execution.runner import ModelRunner
 from engine.execution.weights.load import load_model
@@ -94,7 +94,9 @@ def fill_limits(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> 
 
 def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
     block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
-    num_blocks = config.kv_cache_memory_bytes // block_bytes
+    block_size = config.block_size
+    num_bytes = config.kv_cache_memory_bytes or default_kv_bytes(block_bytes, block_size, model.context_length)
+    num_blocks = num_bytes // block_bytes
     if num_blocks < 1:
         raise InvalidLimits(
             f"kv_cache_memory_bytes is {config.kv_cache_memory_bytes}, one block of {config.block_size} tokens takes "

@@ -8,6 +8,9 @@ import numpy as np
 from kernels import memory
 from kernels.backend import Backend, DecoderShape, KVMemory
 
+_LEAST_DEFAULT_BYTES = 256 * 1024 * 1024
+_DEFAULT_CONTEXT = 8192
+
 
 @dataclass(frozen=True, slots=True)
 class KVStore:
@@ -37,3 +40,13 @@ class KVStore:
 def kv_block_bytes(shape: DecoderShape, block_size: int, dtype: np.dtype[Any]) -> int:
     """Bytes of one block's keys and values over all layers."""
     return 2 * dtype.itemsize * shape.num_layers * shape.num_kv_heads * shape.head_dim * block_size
+
+
+def default_kv_bytes(block_bytes: int, block_size: int, context_length: int) -> int:
+    """Memory of the pool where nobody says how much: 256 MiB, and for a larger model what one context of it takes.
+
+    With the prefix cache on, a pool fills in time, however little runs: its size is what the process will take. 256 MiB
+    are 11,648 tokens of the default model, 50 chats of 230 tokens at once. A context counts up to 8,192 tokens.
+    """
+    num_blocks = -(-min(context_length, _DEFAULT_CONTEXT) // block_size)
+    return max(_LEAST_DEFAULT_BYTES, num_blocks * block_bytes)

@@ -37,6 +37,15 @@ def test_the_pool_follows_from_memory_when_it_is_not_given(default_model: Model)
     assert filled(default_model, num_kv_blocks=7, kv_cache_memory_bytes=0).num_kv_blocks == 7
 
 
+def test_without_any_figure_the_pool_is_256_mib_or_one_context_of_a_larger_model(default_model: Model) -> None:
+    blocks_of_a_context = 8192 // 16
+    as_bfloat16 = fill_limits(dataclasses.replace(CONFIG, num_kv_blocks=0), default_model, np.dtype(np.uint16))
+    assert as_bfloat16.num_kv_blocks == 256 * 2**20 // (BLOCK_BYTES // 2) > blocks_of_a_context
+    assert filled(default_model, num_kv_blocks=0).num_kv_blocks == blocks_of_a_context  # float32: 360 MiB
+    long = dataclasses.replace(default_model, context_length=131_072)
+    assert filled(long, num_kv_blocks=0).max_model_len == 8192
+
+
 def test_too_little_memory_for_a_block_is_refused_with_the_figures(default_model: Model) -> None:
     with pytest.raises(InvalidLimits, match=f"is 1000, one block of 16 tokens takes {BLOCK_BYTES}: give at least"):
         filled(default_model, num_kv_blocks=0, kv_cache_memory_bytes=1000)
