@@ -11,7 +11,6 @@ from typing import Any
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.core.limits import Limits
-from kernels.numeric_environment import fix_numeric_environment
 
 _KEY = bytes(16)  # no recording is made
 _TEST_LIMITS = Limits(num_kv_blocks=1)  # the tests bring their own KV memory
@@ -53,7 +52,6 @@ class Examination:
 
 def examine(config: EngineConfig) -> Examination:
     """Load `config`'s model and compare. Raises EngineError when it cannot be loaded."""
-    fix_numeric_environment()
     from engine.execution.build import build_runner
     from kernels.selftest import run_thorough_test
 

@@ -5,10 +5,6 @@ is the composition root: the one place that knows core, executor, recorder and p
 told to, and when the daemon is gone (end of file).
 """
 
-from kernels.numeric_environment import fix_numeric_environment
-
-fix_numeric_environment()  # before torch is imported, which what follows does
-
 import argparse
 import os
 import platform

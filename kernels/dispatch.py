@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kernels.backend import Backend, DecoderShape
 from kernels.cpu.backend import KV_DTYPES, CpuBackend, unsupported_reason
 from kernels.cpu.library import LibraryUnavailable
+from kernels.numeric_environment import fix_numeric_environment
 
 
 class UnknownBackend(Exception):
@@ -63,6 +64,7 @@ def _cpu(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
 
 def _reference(num_threads: int, dtype: str, shape: DecoderShape) -> Backend:
     _require_dtype("reference", dtype, ("auto", "float32"))
+    fix_numeric_environment()
     from kernels.reference import ReferenceBackend  # torch with it, which nothing else needs
 
     return ReferenceBackend(num_threads)

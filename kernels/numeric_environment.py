@@ -1,8 +1,8 @@
 """What decides the reference backend's bits from outside the process, set before torch is imported.
 
 MKL, which multiplies torch's float32 matrices, picks its kernels by CPU and thread count unless MKL_CBWR (conditional
-numerical reproducibility) names a code path. It reads the variable once, at its first call. This module must not
-import torch.
+numerical reproducibility) names a code path. It reads the variable once, at its first call. `dispatch.py` sets it when
+the reference backend is chosen; this module must not import torch.
 
 AVX2,STRICT: one code path on every CPU with AVX2, whatever the threads and the alignment. Measured on an AMD EPYC
 (Zen 5, 2 threads) over the shapes of a 135M model it is also the fastest path: 0.86 ms a layer for 16 rows against

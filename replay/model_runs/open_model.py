@@ -1,7 +1,6 @@
 """The recorded model, made ready to run again.
 
-Everything that imports torch is imported when a model is opened, after the numeric environment was fixed as the engine
-process fixes it.
+What a model needs is imported when one is opened: torch, too, where the recorded backend is the reference.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from engine.config import EngineConfig
 from engine.core.limits import Limits
 from engine.execution.interface import Runner
 from engine.text.model_source import ModelSource, resolve_model
-from kernels.numeric_environment import fix_numeric_environment
 from recorder.header import Header
 from replay.refusal import CannotCompare
 
@@ -52,7 +50,6 @@ def open_recorded_model(header: Header, overrides: Overrides) -> OpenedRunner:
     config = _recorded_config(header, overrides)
     source = resolve_model(config.model)
     _require_recorded_weights(header, source)
-    fix_numeric_environment()
     from engine.execution.build import build_runner
 
     limits = Limits.from_dict(header.limits)

@@ -1,5 +1,9 @@
 """A backend is chosen once, and its numerics class names what decides the bits."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
@@ -36,3 +40,18 @@ def test_other_weights_or_another_source_are_another_class(monkeypatch: pytest.M
 
 def test_the_numeric_environment_was_set_before_torch() -> None:
     assert numeric_environment() == "MKL_CBWR=AVX2,STRICT"
+
+
+def test_choosing_the_reference_backend_sets_it_and_nothing_before_imports_torch() -> None:
+    program = """
+import sys
+from kernels.backend import DecoderShape
+from kernels.dispatch import choose_backend
+assert "torch" not in sys.modules
+backend = choose_backend("reference", 1, "auto", DecoderShape(1, 8, 8, 1, 1, 8, 8, 1e-5)).backend
+print(backend.numerics()["numeric_environment"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "MKL_CBWR=AVX2,STRICT"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine.execution.rotary import inverse_frequencies
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
 from kernels.packing import SequenceRows, pack_batch
 from kernels.reference import ReferenceBackend, rms_norm, rotate
@@ -48,6 +49,15 @@ def test_rotating_turns_each_pair_by_position_times_frequency() -> None:
     turned = pairs * torch.exp(1j * 299 * torch.tensor(frequencies, dtype=torch.float64))
     expected = torch.cat([turned.real, turned.imag])
     torch.testing.assert_close(rotated[1, 0].double(), expected, rtol=0, atol=1e-6)
+
+
+def test_the_tables_have_the_bits_of_torchs_own_cosines() -> None:
+    """Two libraries' float64 differ in the last bits at most, which float32 does not keep."""
+    frequencies = tuple(inverse_frequencies(100_000.0, 64))
+    cos, sin = rotary_tables(frequencies, 8192)
+    angles = torch.arange(8192, dtype=torch.float64)[:, None] * torch.tensor(frequencies, dtype=torch.float64)
+    assert np.array_equal(cos, torch.cos(angles).float())
+    assert np.array_equal(sin, torch.sin(angles).float())
 
 
 @pytest.mark.parametrize("block_size", [1, 5, 16, 48, 256, 300])
