@@ -65,7 +65,7 @@ class EngineClient:
         self.recorder = RecorderTotals()
         self.policy = ""
         self._changed_to: ChangePolicy | None = None  # all changes so far as one: a new engine is told of it
-        self._policy_changes: deque[asyncio.Future[None]] = deque()  # asked for, not answered yet, in order
+        self._policy_changes: deque[tuple[ChangePolicy, asyncio.Future[None]]] = deque()  # not answered yet, in order
 
     @property
     def retry_after_seconds(self) -> int:
@@ -150,11 +150,10 @@ class EngineClient:
         connection = self.supervisor.connection
         assert connection is not None, "an engine that is ready has a connection"
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._policy_changes.append(answer)
-        connection.send(ChangePolicy(policy, parameters))
+        change = ChangePolicy(policy, parameters)
+        self._policy_changes.append((change, answer))
+        connection.send(change)
         await answer
-        earlier = self._changed_to.parameters if self._changed_to else ()
-        self._changed_to = ChangePolicy(policy, tuple((dict(earlier) | dict(parameters)).items()))
 
     def begin_drain(self) -> None:
         """Take no new request; those that are here go on."""
@@ -193,11 +192,15 @@ class EngineClient:
         if self._changed_to is not None and self.supervisor.connection is not None:
             nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             nobody.cancel()
-            self._policy_changes.append(nobody)
+            self._policy_changes.append((self._changed_to, nobody))
             self.supervisor.connection.send(self._changed_to)
 
     def _answer_policy_change(self, refusal: EngineError | None) -> None:
-        answer = self._policy_changes.popleft()
+        change, answer = self._policy_changes.popleft()
+        if refusal is None:
+            earlier = self._changed_to.parameters if self._changed_to else ()
+            parameters = dict(earlier) | dict(change.parameters)
+            self._changed_to = ChangePolicy(change.policy, tuple(parameters.items()))
         if answer.done():  # nobody waits for it any more
             return
         if refusal is None:

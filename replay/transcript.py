@@ -74,6 +74,8 @@ def _arrived(event: events.RequestArrived) -> str:
         if value != getattr(default, name) or name in ("temperature", "seed")
     )
     who = f"{event.request_id}" + (f" tenant={event.tenant}" if event.tenant else "")
+    if event.ttft_target_ms or event.itl_target_ms:
+        who += f" targets={event.ttft_target_ms}/{event.itl_target_ms}ms"
     return (
         f"{who} priority={event.priority} prompt={event.num_prompt_tokens} max_output={event.max_output_tokens} "
         f"digests={digests} {sampling}"

@@ -2,8 +2,9 @@
 
 Read in this order: `events.py` (what can happen), `decisions.py` (what can be decided), `request.py` (one request's
 life), `kv_cache.py` (blocks), `waiting.py` (the queue), `planner.py` (one planning pass), `scheduler.py` (the core
-itself: one entry, `handle`), `policies/` (who comes first, who gives way), `phases/` (what prefill and decode get of a
-step), `step_time.py` (what a step will take), `limits.py`.
+itself: one entry, `handle`), `policies/` (who comes first, who gives way), `starvation.py` (the guard above them, and
+the bound that it keeps), `phases/` (what prefill and decode get of a step), `step_time.py` (what a step will take),
+`limits.py`.
 Beside it lie `sampling_params.py` and `contents.py` (carried, never read here) and `vocabulary.py` (kind numbers).
 
 It may import nothing else of ours, and must not know clocks, entropy, files, sockets, torch, or any token.

@@ -2,9 +2,10 @@
 
 import pytest
 
+from engine.core.phases.registry import PHASES_NAMES
 from engine.core.policies.registry import POLICY_NAMES
 from engine.core.starvation import max_admitting_passes, max_wait_in_passes
-from tests.core.adversaries import ADVERSARIES, LIMITS, attack, short_ones
+from tests.core.adversaries import ADVERSARIES, LIMITS, anything, attack, short_ones
 
 NEVER = 2**62
 
@@ -21,6 +22,17 @@ def test_no_wait_and_no_number_of_preemptions_exceeds_its_bound(policy: str, nam
             assert life.num_preemptions <= limits.max_preemptions
             assert life.num_admitting_passes <= max_admitting_passes(limits, life.num_older)
             assert life.longest_wait <= max_wait_in_passes(limits, life.num_older)
+
+
+@pytest.mark.parametrize("phases", PHASES_NAMES)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+def test_the_bounds_hold_however_the_phases_share_a_step(policy: str, phases: str) -> None:
+    drive = attack(policy, anything, 3, num_steps=300, scheduling_phases=phases)
+    limits = drive.core.limits
+    for life in drive.lives.values():
+        assert life.num_preemptions <= limits.max_preemptions
+        assert life.num_admitting_passes <= max_admitting_passes(limits, life.num_older)
+        assert life.longest_wait <= max_wait_in_passes(limits, life.num_older)
 
 
 def test_first_come_first_served_never_passes_anybody_over() -> None:

@@ -59,6 +59,7 @@ def answer_of(stream: Stream) -> Answer:
     [
         pytest.param({"enable_prefix_caching": False}, id="whole-prefill"),
         pytest.param({"enable_prefix_caching": True, "max_num_batched_tokens": 4}, id="prefix-cache-and-chunks"),
+        pytest.param({"enable_prefix_caching": False, "scheduling_policy": "fair"}, id="fair"),
     ],
 )
 def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
