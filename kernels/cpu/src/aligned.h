@@ -10,6 +10,10 @@ namespace reprise {
 
 constexpr size_t kCacheLine = 64;
 
+// Ask for a cache line that will be read soon, no nearer than the second-level cache: it can have many more on their way
+// than the first. Any address may be given.
+inline void fetch_line(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 inline size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 template <class T>

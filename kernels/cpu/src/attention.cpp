@@ -1,6 +1,7 @@
 // See attention.h.
 #include "attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -8,6 +9,7 @@
 namespace reprise {
 namespace {
 
+constexpr int kGroupsAhead = 3;               // whose keys are on their way while one is scored
 constexpr int kGroups = kSplitKeys / kLanes;  // of 16 keys, in a split
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
@@ -127,10 +129,10 @@ inline Floats load_values(const uint16_t* p) { return from_bfloat(p); }
 inline Floats load_values(const float* p) { return load(p); }
 
 template <class Element>
-inline void prefetch_group(const Element* group, int head_dim) {
+inline void fetch_group(const Element* group, int head_dim) {
     const char* p = reinterpret_cast<const char*>(group);
     const size_t num_bytes = static_cast<size_t>(kLanes * head_dim) * sizeof(Element);
-    for (size_t i = 0; i < num_bytes; i += kCacheLine) __builtin_prefetch(p + i);
+    for (size_t i = 0; i < num_bytes; i += kCacheLine) fetch_line(p + i);
 }
 
 // q·k of Q queries with a group's 16 keys: even dimensions in one running sum, odd ones in another, then added.
@@ -219,11 +221,15 @@ void attend_split(const AttentionShape& shape, const KvLayer& memory, const Atte
                                      ? whole_groups<Element>(shape, memory, task, first_key, longest)
                                      : gathered_groups<Element>(shape, memory, task, first_key, longest, scratch);
     const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-    for (int key = 0; key < longest; key += kLanes) {
-        const int group = key / kLanes;
-        if (task.num_rows == 1) {  // decode reads from memory; a prompt's tasks find the keys in the cache
-            if (key + kLanes < longest) prefetch_group(split.keys[group + 1], head_dim);
-            prefetch_group(split.values[group], head_dim);
+    const bool reads_memory = task.num_rows == 1;  // a prompt's tasks find keys and values in the cache
+    const int num_groups = (longest + kLanes - 1) / kLanes;
+    for (int group = 0; reads_memory && group < std::min(kGroupsAhead, num_groups); ++group)
+        fetch_group(split.keys[group], head_dim);
+    for (int group = 0; group < num_groups; ++group) {
+        const int key = group * kLanes;
+        if (reads_memory) {
+            if (group + kGroupsAhead < num_groups) fetch_group(split.keys[group + kGroupsAhead], head_dim);
+            fetch_group(split.values[group], head_dim);
         }
         in_pieces<kQueriesAtATime>(0, num_queries, [&](auto size, int first) {
             score_group<decltype(size)::value>(split.keys[group], scratch.queries.data() + first * head_dim, head_dim,

@@ -72,7 +72,7 @@ int reprise_set_num_threads(Decoder* decoder, int num_threads) {
 
 // layer -1: the head
 int reprise_set_matrix(Decoder* decoder, int layer, int which, const StoredRows* rows) {
-    return guarded(0, [&] { return *matrix_of(decoder, layer, which) = pack_matrix(*rows), 1; });
+    return guarded(0, [&] { return *matrix_of(decoder, layer, which) = pack_matrix(*rows, decoder->weight_memory), 1; });
 }
 // layer -1: the final norm
 int reprise_set_vector(Decoder* decoder, int layer, int which, const float* values, int length) {

@@ -101,17 +101,18 @@ struct Decoder::Step {
 
     void embed(int item) const;
     void norm(const float* weight, const Need& need, int item);
-    void heads(int layer, int item);
+    void heads(int layer, int item, int thread);
     void attend_task(int layer, int item, int thread);
     void attend_one_split(int layer, int item, int thread);
     void merge_splits(int layer, int item);
     void quantise_attended(int item);
     void hand_on_attended(int layer, const AttentionTask& task);
-    void project(const Matrix& matrix, const ActivationMemory& inputs, int item);
+    void project(const Matrix& matrix, const ActivationMemory& inputs, int item, const Matrix& next, int thread);
     void gate(int layer, int item, int thread);
     void final_norm(int item);
     void head(int item);
     void statistics(int item);
+    const uint8_t* following(const Matrix& matrix, int last_tile, int item, int num_items, const Matrix& next, int thread) const;
 
     void plan_attention();
     void build(Team& team);
@@ -173,7 +174,7 @@ void Decoder::Step::build(Team& team) {
             need.of(layer.q), need.of(layer.k), need.of(layer.v);
             of(c).norm(layer.attention_norm.data(), need, item);
         }, index, row_items);
-        team.add([](void* c, int l, int item, int) { of(c).heads(l, item); }, index,
+        team.add([](void* c, int l, int item, int thread) { of(c).heads(l, item, thread); }, index,
                  (shape.num_heads + 2 * shape.num_kv_heads) * num_row_pieces);
         if (splits_apart) {
             team.add([](void* c, int l, int item, int thread) { of(c).attend_one_split(l, item, thread); }, index,
@@ -184,8 +185,9 @@ void Decoder::Step::build(Team& team) {
         }
         if (quantises_attended_apart && is_quantised(layer.o.format))
             team.add([](void* c, int, int item, int) { of(c).quantise_attended(item); }, index, row_items);
-        team.add([](void* c, int l, int item, int) {
-            of(c).project(of(c).decoder.layer(l).o, of(c).work.attended, item);
+        team.add([](void* c, int l, int item, int thread) {
+            const Layer& layer = of(c).decoder.layer(l);
+            of(c).project(layer.o, of(c).work.attended, item, layer.gate, thread);
         }, index, of_outputs(layer.o));
         team.add([](void* c, int l, int item, int) {
             const Layer& layer = of(c).decoder.layer(l);
@@ -194,8 +196,10 @@ void Decoder::Step::build(Team& team) {
             of(c).norm(layer.mlp_norm.data(), need, item);
         }, index, row_items);
         team.add([](void* c, int l, int item, int thread) { of(c).gate(l, item, thread); }, index, of_outputs(layer.gate));
-        team.add([](void* c, int l, int item, int) {
-            of(c).project(of(c).decoder.layer(l).down, of(c).work.gated, item);
+        team.add([](void* c, int l, int item, int thread) {
+            Decoder& decoder = of(c).decoder;
+            const Matrix& next = l + 1 < decoder.shape.num_layers ? decoder.layer(l + 1).q : decoder.head;
+            of(c).project(decoder.layer(l).down, of(c).work.gated, item, next, thread);
         }, index, of_outputs(layer.down));
     }
     team.add([](void* c, int, int item, int) { of(c).final_norm(item); }, 0, num_pieces(input.num_logits, kRowsOfNormItem));
@@ -219,8 +223,18 @@ void Decoder::Step::norm(const float* weight, const Need& need, int item) {
     }
 }
 
+// Which weights a thread reads after tile last_tile - 1 of `matrix`, its item of a phase of `num_items`: the tile that
+// follows, or, where its stretch of the items ends, its stretch of the next phase's matrix. Null: those it has just read.
+const uint8_t* Decoder::Step::following(const Matrix& matrix, int last_tile, int item, int num_items, const Matrix& next,
+                                        int thread) const {
+    if ((item + 1) % num_row_pieces != 0) return nullptr;
+    const int threads = decoder.team().num_threads();
+    const bool ends_stretch = item + 1 == num_items * (thread + 1) / threads || last_tile == matrix.num_tiles();
+    return ends_stretch ? next.pair_of(next.num_tiles() * thread / threads) : matrix.pair_of(last_tile);
+}
+
 // Heads in the order q, k, v; the rows of one head one stretch after the other.
-void Decoder::Step::heads(int layer_index, int item) {
+void Decoder::Step::heads(int layer_index, int item, int thread) {
     const Layer& layer = decoder.layer(layer_index);
     const int column_head = item / num_row_pieces, head_dim = shape.head_dim;
     const RowRange rows = rows_of(item % num_row_pieces);
@@ -231,7 +245,10 @@ void Decoder::Step::heads(int layer_index, int item) {
     const int head = is_q ? column_head : is_k ? column_head - shape.num_heads : column_head - shape.num_heads - shape.num_kv_heads;
     const int tiles = head_dim / kTileOutputs;
     float* out = work.qkv.data() + work.qkv_stride * static_cast<size_t>(rows.begin) + static_cast<size_t>(column_head * head_dim);
-    multiply(matrix, work.normed.view, rows, head * tiles, (head + 1) * tiles, out, work.qkv_stride, false);
+    const int num_items = (shape.num_heads + 2 * shape.num_kv_heads) * num_row_pieces;
+    const Matrix& next = is_q ? layer.k : is_k ? layer.v : layer.o;
+    multiply(matrix, work.normed.view, rows, head * tiles, (head + 1) * tiles, out, work.qkv_stride, false,
+             following(matrix, (head + 1) * tiles, item, num_items, next, thread));
     const KvLayer memory = kv_layer(layer_index);
     for (int row = rows.begin; row < rows.end; ++row, out += work.qkv_stride) {
         if (bias.size() > 0)
@@ -325,10 +342,12 @@ void Decoder::Step::quantise_attended(int item) {
         quantise_blocks(attended, row, 0, attended.num_blocks, attended.row(row));
 }
 
-void Decoder::Step::project(const Matrix& matrix, const ActivationMemory& inputs, int item) {
+void Decoder::Step::project(const Matrix& matrix, const ActivationMemory& inputs, int item, const Matrix& next, int thread) {
     const RowRange rows = rows_of(item % num_row_pieces);
     const int first = item / num_row_pieces * kTilesOfItem, last = std::min(first + kTilesOfItem, matrix.num_tiles());
-    multiply(matrix, inputs.view, rows, first, last, x_row(rows.begin) + first * kTileOutputs, work.x_stride, true);
+    const int num_items = num_pieces(matrix.num_tiles(), kTilesOfItem) * num_row_pieces;
+    multiply(matrix, inputs.view, rows, first, last, x_row(rows.begin) + first * kTileOutputs, work.x_stride, true,
+             following(matrix, last, item, num_items, next, thread));
 }
 
 void Decoder::Step::gate(int layer_index, int item, int thread) {
@@ -337,8 +356,10 @@ void Decoder::Step::gate(int layer_index, int item, int thread) {
     const RowRange rows = rows_of(item % num_row_pieces);
     const int block = item / num_row_pieces, first = block * kTilesOfItem;
     const int last = std::min(first + kTilesOfItem, layer.gate.num_tiles());
-    multiply(layer.gate, work.normed.view, rows, first, last, scratch.gate.data(), kBlockInputs, false);
-    multiply(layer.up, work.normed.view, rows, first, last, scratch.up.data(), kBlockInputs, false);
+    const int num_items = num_pieces(layer.gate.num_tiles(), kTilesOfItem) * num_row_pieces;
+    multiply(layer.gate, work.normed.view, rows, first, last, scratch.gate.data(), kBlockInputs, false, layer.up.pair_of(first));
+    multiply(layer.up, work.normed.view, rows, first, last, scratch.up.data(), kBlockInputs, false,
+             following(layer.gate, last, item, num_items, layer.down, thread));
     const bool is_down_quantised = is_quantised(layer.down.format);
     for (int row = rows.begin; row < rows.end; ++row) {
         const size_t from = static_cast<size_t>(row - rows.begin) * kBlockInputs;
@@ -366,8 +387,10 @@ void Decoder::Step::head(int item) {
     const int piece = item % num_pieces_of_rows, first = item / num_pieces_of_rows * kHeadTilesOfItem;
     const RowRange rows{piece * kRowsOfItem, std::min(input.num_logits, (piece + 1) * kRowsOfItem)};
     const size_t stride = static_cast<size_t>(output.logits_stride);
-    multiply(decoder.head, work.final.view, rows, first, std::min(first + kHeadTilesOfItem, decoder.head.num_tiles()),
-             output.logits + stride * static_cast<size_t>(rows.begin) + first * kTileOutputs, stride, false);
+    const int last = std::min(first + kHeadTilesOfItem, decoder.head.num_tiles());
+    multiply(decoder.head, work.final.view, rows, first, last,
+             output.logits + stride * static_cast<size_t>(rows.begin) + first * kTileOutputs, stride, false,
+             piece + 1 < num_pieces_of_rows ? nullptr : decoder.head.pair_of(last));
 }
 
 void Decoder::Step::statistics(int item) {
@@ -394,7 +417,8 @@ void Decoder::apply(const Matrix& matrix, const float* rows, int num_rows, float
     team_->add([](void* context, int, int item, int) {
         const Call& call = *static_cast<Call*>(context);
         const int first = item * kTilesOfItem, last = std::min(first + kTilesOfItem, call.matrix.num_tiles());
-        multiply(call.matrix, call.inputs, {0, call.num_rows}, first, last, call.out + first * kTileOutputs, call.stride, false);
+        multiply(call.matrix, call.inputs, {0, call.num_rows}, first, last, call.out + first * kTileOutputs, call.stride, false,
+                 nullptr);
     }, 0, num_pieces(matrix.num_tiles(), kTilesOfItem));
     team_->run();
 }

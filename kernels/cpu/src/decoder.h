@@ -62,6 +62,7 @@ public:
     Decoder(const DecoderShape& shape, int max_positions, const float* cosines, const float* sines, int num_threads);
 
     const DecoderShape shape;
+    WeightMemory weight_memory;
     Layer& layer(int index) { return layers_[static_cast<size_t>(index)]; }
     Aligned<float> final_norm;
     Matrix head;

@@ -9,7 +9,7 @@
 namespace reprise {
 
 constexpr const char* kInstructionSet = "avx512";
-constexpr int kRowsAtATime = 4;     // rows × column vectors held in registers by a linear layer
+constexpr int kRowsAtATime = 6;     // rows × column vectors held in registers by a linear layer
 constexpr int kColumnsAtATime = 2;  // in units of 16 columns
 constexpr int kQueriesAtATime = 12;
 

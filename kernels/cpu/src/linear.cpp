@@ -3,6 +3,8 @@
 // chains hide the latency of an fma.
 #include "linear.h"
 
+#include <algorithm>
+
 namespace reprise {
 namespace {
 
@@ -133,9 +135,20 @@ inline void write_out(const Floats (&totals)[R][C], float* out, size_t stride, b
         }
 }
 
+// What a pass over a pair fetches of the pair that will be read after it: these bytes of each of its blocks.
+struct Ahead {
+    const uint8_t* pair;
+    size_t begin, end;
+};
+
+inline void fetch(Ahead& ahead, size_t block_bytes) {
+    for (size_t i = ahead.begin; i < ahead.end; i += kCacheLine) fetch_line(ahead.pair + i);
+    ahead.pair += block_bytes;
+}
+
 template <Format F, int R, int C>
-void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
-                    bool accumulate) {
+[[gnu::noinline]] void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out,
+                                     size_t stride, bool accumulate, Ahead ahead) {
     Floats totals[R][C];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
@@ -146,6 +159,7 @@ void quantised_tile(const Matrix& matrix, const Activations& inputs, int first_r
               static_cast<size_t>(inputs.num_blocks)};
     Place at{matrix.quants(tile), matrix.scales(tile), matrix.quant_bytes, matrix.scale_bytes};
     for (int block = 0; block < matrix.num_blocks; ++block) {
+        fetch(ahead, matrix.block_bytes());
         add_block<F, R, C>(at, rows, totals);
         at.quants += matrix.block_bytes();
         at.scales += matrix.block_bytes();
@@ -169,8 +183,8 @@ inline void load_pair(const uint8_t* pair, Floats& even, Floats& odd) {
 }
 
 template <Format F, int R, int C>
-void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
-                bool accumulate) {
+[[gnu::noinline]] void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out,
+                                 size_t stride, bool accumulate, Ahead ahead) {
     Floats totals[R][C], odd_totals[R][C];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
@@ -178,7 +192,8 @@ void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, 
         for (int c = 0; c < C; ++c) totals[r][c] = odd_totals[r][c] = zero_floats();
     const float* row = inputs.row(first_row);
     const uint8_t* pair = matrix.quants(tile);
-    for (int k = 0; k < matrix.num_blocks; ++k, pair += matrix.block_bytes())
+    for (int k = 0; k < matrix.num_blocks; ++k, pair += matrix.block_bytes()) {
+        fetch(ahead, matrix.block_bytes());
 #pragma GCC unroll 2
         for (int c = 0; c < C; ++c) {
             Floats even, odd;
@@ -190,6 +205,7 @@ void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, 
                 odd_totals[r][c] = fma(odd, broadcast(inputs_of_row[1]), odd_totals[r][c]);
             }
         }
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
@@ -199,48 +215,63 @@ void float_tile(const Matrix& matrix, const Activations& inputs, int first_row, 
 
 template <Format F, int R, int C>
 inline void one_tile(const Matrix& matrix, const Activations& inputs, int first_row, int tile, float* out, size_t stride,
-                     bool accumulate) {
+                     bool accumulate, Ahead ahead) {
     if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16)
-        float_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate);
+        float_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate, ahead);
     else
-        quantised_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate);
+        quantised_tile<F, R, C>(matrix, inputs, first_row, tile, out, stride, accumulate, ahead);
 }
 
-// All rows × C tiles: kRowsAtATime rows at once, then the rest one size at a time.
+// All rows × C tiles: kRowsAtATime rows at once, then the rest one size at a time. Each pass fetches its share.
 template <Format F, int C, int R>
 void some_rows(const Matrix& matrix, const Activations& inputs, RowRange rows, int tile, float* out, size_t stride,
-               bool accumulate) {
+               bool accumulate, Ahead ahead, size_t share) {
     int row = rows.begin;
-    for (; row + R <= rows.end; row += R)
-        one_tile<F, R, C>(matrix, inputs, row, tile, out + stride * static_cast<size_t>(row - rows.begin), stride, accumulate);
+    for (; row + R <= rows.end; row += R) {
+        one_tile<F, R, C>(matrix, inputs, row, tile, out + stride * static_cast<size_t>(row - rows.begin), stride,
+                          accumulate, ahead);
+        ahead.begin = ahead.end;
+        ahead.end = std::min(ahead.end + share, matrix.block_bytes());
+    }
     if constexpr (R > 1)
         if (row < rows.end)
             some_rows<F, C, R - 1>(matrix, inputs, {row, rows.end}, tile,
-                                   out + stride * static_cast<size_t>(row - rows.begin), stride, accumulate);
+                                   out + stride * static_cast<size_t>(row - rows.begin), stride, accumulate, ahead, share);
+}
+
+// Bytes of a block, whole cache lines, that a pass over so many rows fetches of the block of the next pair.
+size_t share_of_pass(const Matrix& matrix, RowRange rows) {
+    const size_t num_passes = static_cast<size_t>(std::max(1, (rows.end - rows.begin) / kRowsAtATime));
+    return round_up((matrix.block_bytes() + num_passes - 1) / num_passes, kCacheLine);
 }
 
 template <Format F>
 void multiply_format(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile,
-                     float* out, size_t stride, bool accumulate) {
+                     float* out, size_t stride, bool accumulate, const uint8_t* following) {
+    const size_t share = share_of_pass(matrix, rows);
     for (int tile = first_tile; tile < last_tile;) {
         const bool is_pair = kColumnsAtATime == 2 && tile % 2 == 0 && tile + 2 <= last_tile;
+        const int next = tile + (is_pair ? 2 : 1);
+        const uint8_t* pair = next < last_tile ? matrix.pair_of(next) : following;
+        const size_t each = next % 2 == 0 && pair != nullptr ? share : 0;
+        const Ahead ahead{each > 0 ? pair : matrix.pairs, 0, std::min(each, matrix.block_bytes())};
         if (is_pair)
-            some_rows<F, kColumnsAtATime, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
+            some_rows<F, kColumnsAtATime, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate, ahead, each);
         else
-            some_rows<F, 1, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate);
-        tile += is_pair ? 2 : 1;
-        out += is_pair ? 2 * kTileOutputs : kTileOutputs;
+            some_rows<F, 1, kRowsAtATime>(matrix, inputs, rows, tile, out, stride, accumulate, ahead, each);
+        out += (next - tile) * kTileOutputs;
+        tile = next;
     }
 }
 
 }  // namespace
 
 void multiply(const Matrix& matrix, const Activations& inputs, RowRange rows, int first_tile, int last_tile, float* out,
-              size_t stride, bool accumulate) {
+              size_t stride, bool accumulate, const uint8_t* following) {
     switch (matrix.format) {
 #define REPRISE_CASE(name)                                                                                       \
     case Format::name:                                                                                           \
-        return multiply_format<Format::name>(matrix, inputs, rows, first_tile, last_tile, out, stride, accumulate);
+        return multiply_format<Format::name>(matrix, inputs, rows, first_tile, last_tile, out, stride, accumulate, following);
         REPRISE_CASE(F32)
         REPRISE_CASE(F16)
         REPRISE_CASE(BF16)

@@ -170,7 +170,7 @@ size_t scale_bytes_of(Format format) {
 
 }  // namespace
 
-Matrix pack_matrix(const StoredRows& rows) {
+Matrix pack_matrix(const StoredRows& rows, WeightMemory& memory) {
     Matrix matrix;
     matrix.format = rows.format;
     matrix.num_outputs = rows.num_rows;
@@ -179,7 +179,7 @@ Matrix pack_matrix(const StoredRows& rows) {
     matrix.num_blocks = (rows.num_columns + block_inputs - 1) / block_inputs;
     matrix.quant_bytes = quant_bytes_of(rows.format);
     matrix.scale_bytes = scale_bytes_of(rows.format);
-    matrix.pairs.reset(matrix.block_bytes() * static_cast<size_t>(matrix.num_blocks) * static_cast<size_t>(matrix.num_pairs()));
+    matrix.pairs = memory.take(matrix.pair_bytes() * static_cast<size_t>(matrix.num_pairs()));
     if (is_quantised(rows.format))
         pack_quantised(rows, matrix);
     else

@@ -22,7 +22,7 @@
 
 #include <cstdint>
 
-#include "aligned.h"
+#include "weight_memory.h"
 
 namespace reprise {
 
@@ -52,7 +52,7 @@ struct Matrix {
     int num_blocks = 0;
     size_t quant_bytes = 0;  // of one tile's block
     size_t scale_bytes = 0;
-    Aligned<uint8_t> pairs;
+    uint8_t* pairs = nullptr;  // in a WeightMemory
 
     int num_tiles() const { return (num_outputs + kTileOutputs - 1) / kTileOutputs; }
     int num_pairs() const { return (num_tiles() + 1) / 2; }
@@ -64,14 +64,14 @@ struct Matrix {
         return pair_of(tile) + 2 * quant_bytes + scale_bytes * static_cast<size_t>(tile % 2);
     }
 
-private:
     const uint8_t* pair_of(int tile) const {
-        return pairs.data() + block_bytes() * static_cast<size_t>(num_blocks) * static_cast<size_t>(tile / 2);
+        return pairs + pair_bytes() * static_cast<size_t>(tile / 2);
     }
+    size_t pair_bytes() const { return block_bytes() * static_cast<size_t>(num_blocks); }
 };
 
 // Throws std::bad_alloc.
-Matrix pack_matrix(const StoredRows& rows);
+Matrix pack_matrix(const StoredRows& rows, WeightMemory& memory);
 
 // The numbers of one row, as float32: what the file's format means, in the order of operations of the gguf package.
 void decode_row(const StoredRows& rows, int row, float* result);
