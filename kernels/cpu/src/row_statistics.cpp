@@ -14,28 +14,38 @@ namespace {
 constexpr int kChunk = 1024;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
+// Of exp(logit - highest).
+float sum_of_chunk(const float* logits, int length, float highest) {
+    const Floats shift = broadcast(highest);
+    Floats sums = zero_floats();
+    int i = 0;
+    for (; i + kLanes <= length; i += kLanes) sums = add(sums, exp_of_nonpositive(sub(load(logits + i), shift)));
+    if (i < length) {
+        const Floats terms = exp_of_nonpositive(sub(load_first(logits + i, length - i), shift));
+        sums = add(sums, first_lanes(terms, length - i, 0.0f));
+    }
+    return sum_of_lanes(sums);
+}
+
 }  // namespace
 
 RowStatistics row_statistics(const float* logits, int length) {
     RowStatistics result{0, 0.0, kLowest, 0};
     Floats highest = broadcast(kLowest), zero_if_finite = zero_floats();
-    for (int i = 0; i < length; i += kLanes) {
-        const Floats part = load_first(logits + i, length - i);
-        highest = max(first_lanes(part, length - i, kLowest), highest);
-        zero_if_finite = add(zero_if_finite, mul(part, zero_floats()));  // infinity × 0 and NaN × 0 are NaN
-    }
+    const auto look_at = [&](Floats part) {
+        highest = max(part, highest);
+        zero_if_finite = fma(part, zero_floats(), zero_if_finite);  // infinity × 0 and NaN × 0 are NaN
+    };
+    const int whole = length / kLanes * kLanes;
+    for (int i = 0; i < whole; i += kLanes) look_at(load(logits + i));
+    if (whole < length) look_at(first_lanes(load_first(logits + whole, length - whole), length - whole, logits[whole]));
     result.is_finite = sum_of_lanes(zero_if_finite) == 0.0f;
     if (!result.is_finite) return result;
     result.highest = highest_of_lanes(highest);
     result.highest_id = first_place_of(logits, length, result.highest);
     for (int start = 0; start < length; start += kChunk) {
         const int end = length - start < kChunk ? length : start + kChunk;
-        Floats sums = zero_floats();
-        for (int i = start; i < end; i += kLanes) {
-            const Floats terms = exp_of_nonpositive(sub(load_first(logits + i, end - i), broadcast(result.highest)));
-            sums = add(sums, first_lanes(terms, end - i, 0.0f));
-        }
-        result.total += static_cast<double>(sum_of_lanes(sums));
+        result.total += static_cast<double>(sum_of_chunk(logits + start, end - start, result.highest));
     }
     return result;
 }

@@ -7,10 +7,9 @@
 
 namespace reprise {
 
-// log_total is the natural logarithm's argument: the sum over the row of exp(logit - highest).
 struct RowStatistics {
     int64_t highest_id;  // the lowest id of those with the highest logit
-    double total;
+    double total;        // of exp(logit - highest) over the row
     float highest;
     int32_t is_finite;  // 0: a NaN or an infinity is among them, and the rest means nothing
 };
