@@ -69,7 +69,7 @@ def random_steps(num_rows: int) -> Iterator[tuple[Floats, list[DrawRow]]]:
 
 def test_the_native_sampler_draws_the_tokens_of_the_reference() -> None:
     num_draws = num_different = 0
-    for logits, rows in random_steps(40):
+    for logits, rows in random_steps(25):
         for native, expected in zip(
             native_sampler(SETS[0]).draw(logits, rows), REFERENCE.draw(logits, rows), strict=True
         ):
@@ -80,7 +80,7 @@ def test_the_native_sampler_draws_the_tokens_of_the_reference() -> None:
             else:
                 assert native.logprob == pytest.approx(expected.logprob, rel=1e-6, abs=2e-6)
             assert_alike(native, expected)
-    assert num_draws > 2_000
+    assert num_draws > 1_000
     assert num_different <= num_draws // 1_000
 
 

@@ -231,7 +231,7 @@ TOKENS = st.lists(st.integers(0, 8), max_size=12)
 
 
 @every_sampler
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(logits=LOGITS, parameters=PARAMETERS, prompt=TOKENS, output=TOKENS)
 def test_a_draw_is_a_function_of_its_arguments(
     name: str, logits: Floats, parameters: DrawParameters, prompt: list[int], output: list[int]
@@ -254,7 +254,7 @@ def check(drawn: Draw, logits: Floats, parameters: DrawParameters) -> None:
 
 
 @every_sampler
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(logits=LOGITS, seed=st.integers(0, 2**64 - 1))
 def test_a_plain_draw_is_the_inverse_of_the_cumulative_distribution(name: str, logits: Floats, seed: int) -> None:
     """Against a second, plainer way to do it; what float32 cannot tell apart may go either way."""
