@@ -14,6 +14,7 @@ from typing import Any
 
 from daemon import option_values as values
 from engine.config import EngineConfig
+from engine.core.admission import RESERVATIONS
 from engine.core.errors import EngineError
 from engine.core.phases.registry import PHASES_NAMES
 from engine.core.policies.registry import POLICY_NAMES
@@ -107,6 +108,18 @@ class DaemonConfig:
     )
     prefill_share_permille: int = _option(
         500, "PERMILLE", values.integer(1, 999), "pools: prefill's share of the time while streams decode"
+    )
+    watermark_permille: int = _option(
+        10, "PERMILLE", values.integer(0, 900), "of the KV blocks stay free at an admission while others run"
+    )
+    reserve_output: str = _option(
+        "expected", "NAME", values.one_of(*RESERVATIONS), "output that an admission keeps KV blocks for"
+    )
+    thrash_bound_permille: int = _option(
+        100,
+        "PERMILLE",
+        values.integer(0, 1000),
+        "of computed tokens: more that are computed again is thrashing; 0: no watch",
     )
     enable_prefix_caching: bool = _option(True, "", values.switch, "look for prompts already computed")
     seed: int | None = _option(

@@ -46,6 +46,9 @@ class EngineConfig:
     mixed_step_target_ms: int = 50
     min_prefill_tokens: int = 32
     prefill_share_permille: int = 500
+    watermark_permille: int = 10
+    reserve_output: str = "expected"
+    thrash_bound_permille: int = 100
     enable_prefix_caching: bool = True
     num_threads: int = 0
     record_dir: str = ""

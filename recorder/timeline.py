@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.core.decisions import (
+    AdmissionThrottled,
     FinishReason,
     RequestAdmitted,
     RequestDeferred,
@@ -16,6 +17,8 @@ from engine.core.decisions import (
     RequestPreempted,
     RequestRejected,
     StepPlanned,
+    ThrashingBegan,
+    ThrashingEnded,
     TokensEmitted,
 )
 from engine.core.events import (
@@ -40,6 +43,8 @@ class Timeline:
     num_waiting           gauge, preempted ones included
     waiting_by_reason     gauge, of those waiting that were told why
     num_kv_blocks, num_blocks_free   of the pool; free or evictable. 0 until the limits are known
+    is_thrashing          gauge: between ThrashingBegan and ThrashingEnded
+    watermark_blocks      gauge: blocks that an admission leaves free
     num_entries, num_gap_entries     entries seen, and those that gaps stand for
     first_ns, last_ns     now_ns of the first and the last entry seen
     """
@@ -53,6 +58,8 @@ class Timeline:
         self.waiting_by_reason: Counter[str] = Counter()
         self.num_kv_blocks = 0
         self.num_blocks_free = 0
+        self.is_thrashing = False
+        self.watermark_blocks = 0
         self.num_entries = 0
         self.num_gap_entries = 0
         self.first_ns: int | None = None
@@ -70,6 +77,9 @@ class Timeline:
             StepPlanned: self._on_step_planned,
             TokensEmitted: self._on_tokens_emitted,
             RequestFinished: self._on_finished,
+            ThrashingBegan: self._on_thrashing_began,
+            ThrashingEnded: self._on_thrashing_ended,
+            AdmissionThrottled: self._on_throttled,
         }
         if limits is not None:
             self.begin_engine(limits)
@@ -82,6 +92,8 @@ class Timeline:
     def begin_engine(self, limits: Limits) -> None:
         """A new engine process begins with an empty pool of this size."""
         self.num_kv_blocks = self.num_blocks_free = limits.num_kv_blocks
+        self.is_thrashing = False
+        self.watermark_blocks = limits.watermark_permille * limits.num_kv_blocks // 1000
 
     def apply(self, entry: Entry) -> None:
         """Take one entry into account. Cost: a few µs, and less than one for each further row."""
@@ -157,6 +169,9 @@ class Timeline:
     def _on_preempted(self, decision: RequestPreempted, now_ns: int) -> None:
         self.totals.num_preemptions += 1
         self.totals.num_tokens_lost += decision.num_tokens_lost
+        if decision.chain_length == 2:
+            self.totals.num_cascades += 1
+        self.totals.longest_cascade = max(self.totals.longest_cascade, decision.chain_length)
         self.num_blocks_free += decision.num_blocks_freed
         span = self.live.get(decision.request)
         if span is None:
@@ -165,6 +180,16 @@ class Timeline:
         span.deferral_since_ns = now_ns
         self._move(span, Phase.PREEMPTED)
         self._note(span, now_ns, decision)
+
+    def _on_thrashing_began(self, decision: ThrashingBegan, now_ns: int) -> None:
+        self.totals.num_thrashings += 1
+        self.is_thrashing = True
+
+    def _on_thrashing_ended(self, decision: ThrashingEnded, now_ns: int) -> None:
+        self.is_thrashing = False
+
+    def _on_throttled(self, decision: AdmissionThrottled, now_ns: int) -> None:
+        self.watermark_blocks = decision.watermark_blocks
 
     def _on_finished(self, decision: RequestFinished, now_ns: int) -> None:
         self.totals.finished[decision.reason] += 1

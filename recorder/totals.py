@@ -27,6 +27,9 @@ class Totals:
     prefix_cache_queries     prompt tokens looked up, at first admission
     prefix_cache_hits        of these, found
     num_tokens_lost          computed tokens given up by preemptions
+    num_cascades             preemptions whose beneficiary was preempted in turn: each chain counts once
+    longest_cascade          most preemptions of one chain, each the next one's cause; 1 where there was no cascade
+    num_thrashings           times that thrashing began
     num_evicted_blocks       cached blocks given up for new ones
     deferrals                RequestDeferred decisions by reason
     num_steps                executed; execute_ns and sample_ns are the sums over them
@@ -43,6 +46,9 @@ class Totals:
         self.prefix_cache_hits = 0
         self.num_preemptions = 0
         self.num_tokens_lost = 0
+        self.num_cascades = 0
+        self.longest_cascade = 0
+        self.num_thrashings = 0
         self.num_evicted_blocks = 0
         self.deferrals: Counter[str] = Counter()
         self.num_steps = 0

@@ -138,6 +138,11 @@ def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
         f"preemptions  {traffic['preemptions']:,}, {traffic['tokens_lost_to_preemption']:,} computed tokens lost; "
         f"{traffic['evicted_blocks']:,} cached blocks evicted"
     )
+    if traffic["cascades"] or traffic["thrashings"]:
+        yield (
+            f"  pressure   {traffic['cascades']:,} cascades, the longest of {traffic['longest_cascade']}; "
+            f"thrashing began {traffic['thrashings']:,} times"
+        )
     for name in ("ttft", "itl", "e2e"):
         found = traffic[f"{name}_ms"]
         yield f"{name:<12} " + (f"p50 {found['p50']:,.2f} ms, p99 {found['p99']:,.2f} ms" if found else "-")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.core.decisions import (
+    AdmissionThrottled,
     Decision,
     RequestAdmitted,
     RequestDeferred,
@@ -20,6 +21,8 @@ from engine.core.decisions import (
     RequestRejected,
     StarvationSeen,
     StepPlanned,
+    ThrashingBegan,
+    ThrashingEnded,
     TokensEmitted,
 )
 from engine.core.events import (
@@ -43,11 +46,13 @@ class Story:
 
     def __init__(self, *, step_ns: Callable[[StepPlanned], int] = lambda plan: 0, **limits: Any) -> None:
         """`step_ns` says how long a planned step takes; the limits are those of a tiny engine, where not given."""
-        defaults: dict[str, Any] = {"block_size": 2, "num_kv_blocks": 8, "max_model_len": 64, "max_num_seqs": 8}
+        defaults: dict[str, Any] = {"watermark_permille": 0, "reserve_output": "none", "thrash_bound_permille": 0}
+        defaults |= {"block_size": 2, "num_kv_blocks": 8, "max_model_len": 64, "max_num_seqs": 8}
         self.limits = Limits(**{**defaults, "max_num_batched_tokens": 16, **limits})
         self.core = Core(self.limits)
         self.numbers: dict[str, int] = {}
         self.decisions: list[Decision] = []
+        self.history: list[Decision] = []  # the decisions of all events
         self._step_ns = step_ns
         self._now_ns = 0
         self._plan: StepPlanned | None = None
@@ -129,6 +134,7 @@ class Story:
         if isinstance(event, StepCompleted | StepFailed):
             self._plan = None
         self.decisions = self.core.handle(event, self._now_ns)
+        self.history += self.decisions
         for decision in self.decisions:
             if isinstance(decision, StepPlanned):
                 self._plan = decision
@@ -144,9 +150,13 @@ class Story:
             decisions += self.decisions
         raise AssertionError(f"still busy after {max_steps} steps")
 
+    def all_told(self) -> list[str]:
+        """The decisions of the last event, a line each."""
+        return [self.told(decision) for decision in self.decisions]
+
     def expect(self, *expected: str) -> None:
         """The decisions of the last event, told as `told` tells them, are exactly these."""
-        actual = [self.told(decision) for decision in self.decisions]
+        actual = self.all_told()
         assert actual == list(expected), "\n".join(["expected:", *expected, "decided:", *actual])
 
     def told(self, decision: Decision) -> str:
@@ -158,7 +168,8 @@ class Story:
             case RequestDeferred():
                 behind = f" {name[decision.behind]}" if decision.behind >= 0 else ""
                 blocks = f" {decision.num_blocks_needed}/{decision.num_blocks_free}" if not behind else ""
-                return f"deferred {name[decision.request]}: {decision.reason}{behind}{blocks}"
+                kept = f" kept {decision.num_blocks_kept}" if decision.num_blocks_kept else ""
+                return f"deferred {name[decision.request]}: {decision.reason}{behind}{blocks}{kept}"
             case RequestAdmitted():
                 hits = f" hits {decision.num_hit_blocks}" if decision.num_hit_blocks else ""
                 evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
@@ -167,12 +178,18 @@ class Story:
                 return (
                     f"preempted {name[decision.request]} for {name[decision.for_request]}: {decision.reason}, "
                     f"{decision.num_blocks_freed} blocks, {decision.num_tokens_lost} tokens, chain {decision.chain}"
+                    + (f" link {decision.chain_length}" if decision.chain_length > 1 else "")
                 )
             case StepPlanned():
                 rows = " ".join(f"{name[number]}[{start}:{start + count}]" for number, start, count in decision.rows)
                 new = "".join(f" {name[number]}+{block}" for number, block in decision.new_blocks)
                 evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
                 return f"step {decision.step}: {rows}{new}{evicted}"
+            case ThrashingBegan() | ThrashingEnded():
+                what = "began" if isinstance(decision, ThrashingBegan) else "ended"
+                return f"thrashing {what}: {decision.num_recomputed} of {decision.num_computed} tokens again"
+            case AdmissionThrottled():
+                return f"throttled: {decision.watermark_before} to {decision.watermark_blocks} blocks kept free"
             case StarvationSeen():
                 return (
                     f"starved {name[decision.request]}: {decision.cause}, {decision.num_passes_over} passes over, "

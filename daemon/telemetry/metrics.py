@@ -84,6 +84,10 @@ class _TimelineCollector(Collector):
         yield self._gauge("vllm:num_requests_waiting_by_reason", "Requests that wait, by why.", by_reason, "reason")
         yield self._gauge("reprise:kv_blocks", "KV blocks in the pool.", timeline.num_kv_blocks)
         yield self._gauge("reprise:kv_blocks_free", "KV blocks free or evictable.", timeline.num_blocks_free)
+        yield self._gauge("reprise:thrashing", "1 while too much is computed again.", float(timeline.is_thrashing))
+        yield self._gauge("reprise:watermark_blocks", "KV blocks an admission leaves free.", timeline.watermark_blocks)
+        longest = timeline.totals.longest_cascade
+        yield self._gauge("reprise:longest_cascade", "Preemptions of the longest chain so far.", longest)
         limits = self._service.engine.supervisor.info.get("limits")
         if limits:
             info = {name: str(value) for name, value in limits.items()}
@@ -124,6 +128,8 @@ class _TimelineCollector(Collector):
         )
         yield self._counter("reprise:deferrals", "Explanations of waiting, by reason.", deferrals, "reason")
         yield self._counter("reprise:tokens_lost", "Computed tokens given up by preemptions.", totals.num_tokens_lost)
+        yield self._counter("reprise:cascades", "Chains of preemptions that caused one another.", totals.num_cascades)
+        yield self._counter("reprise:thrashings", "Times that thrashing began.", totals.num_thrashings)
         yield self._counter("reprise:evicted_blocks", "Cached blocks given up for new ones.", totals.num_evicted_blocks)
         yield self._counter("reprise:steps", "Steps executed.", totals.num_steps)
         yield self._counter("reprise:failed_steps", "Steps that raised.", totals.num_failed_steps)

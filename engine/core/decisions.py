@@ -26,6 +26,8 @@ class DeferReason(StrEnum):
     OUT_OF_BLOCKS = "out_of_blocks"  # its blocks are not free
     PREEMPTION = "preemption"  # a request was preempted in this pass, so none is admitted
     BEHIND_ANOTHER = "behind_another"  # the policy puts another waiting request first
+    WATERMARK = "watermark"  # its blocks are free, but too few would be left
+    EXPECTED_GROWTH = "expected_growth"  # its blocks are free, but those that run are expected to need them
     RESERVED_BLOCKS = "reserved_blocks"  # it is protected, and those that run have the blocks it may grow to
 
 
@@ -75,6 +77,8 @@ class RequestDeferred(NamedTuple):
     num_blocks_needed, num_blocks_free   as found in this pass
     behind                               the request that stands before it (BEHIND_ANOTHER), else -1
     num_passes                           how many passes the reason before this one had lasted
+    num_blocks_kept                      WATERMARK: blocks that stay free; EXPECTED_GROWTH: blocks that are expected to
+                                         lack at the highest need to come; else 0
     """
 
     request: int
@@ -83,6 +87,7 @@ class RequestDeferred(NamedTuple):
     num_blocks_free: int
     behind: int
     num_passes: int
+    num_blocks_kept: int = 0
 
 
 class RequestAdmitted(NamedTuple):
@@ -108,6 +113,8 @@ class RequestPreempted(NamedTuple):
     for_request       the request that gets room; equal to `request` when it gave way to all others
     num_tokens_lost   computed tokens whose KV must be computed (or found in the prefix cache) again
     chain             number shared by a cascade: a preemption whose beneficiary is preempted in turn hands it on
+    chain_length      preemptions that led to this one, each the next one's cause, itself included: 2 and more is a
+                      cascade; 0 from writers that did not tell
     """
 
     request: int
@@ -117,6 +124,7 @@ class RequestPreempted(NamedTuple):
     num_blocks_freed: int
     num_tokens_lost: int
     chain: int
+    chain_length: int = 0
 
 
 class StepPlanned(NamedTuple):
@@ -165,6 +173,37 @@ class RequestFinished(NamedTuple):
     num_blocks_freed: int
 
 
+class ThrashingBegan(NamedTuple):
+    """Too many tokens are computed that were computed before: preemptions undo what steps achieve.
+
+    num_recomputed, num_computed   tokens in the window: their share has passed `bound_permille`
+    """
+
+    num_recomputed: int
+    num_computed: int
+    bound_permille: int
+
+
+class ThrashingEnded(NamedTuple):
+    """The share has fallen below half of the bound. Fields as in `ThrashingBegan`."""
+
+    num_recomputed: int
+    num_computed: int
+    bound_permille: int
+
+
+class AdmissionThrottled(NamedTuple):
+    """The thrash controller keeps another number of blocks free at admissions: more while it thrashes, fewer after.
+
+    watermark_blocks, watermark_before   from now on, and until now
+    share_permille                       recomputed tokens of those computed in the window
+    """
+
+    watermark_blocks: int
+    watermark_before: int
+    share_permille: int
+
+
 class StarvationSeen(NamedTuple):
     """It was passed over or preempted `bound` times: from now on it is protected (`starvation.py` says what that is).
 
@@ -198,6 +237,9 @@ Decision = (
     | StepPlanned
     | TokensEmitted
     | RequestFinished
+    | ThrashingBegan
+    | ThrashingEnded
+    | AdmissionThrottled
     | StarvationSeen
     | RequestDemoted
 )

@@ -37,6 +37,9 @@ class Limits:
     mixed_step_target_ms    `adaptive` phases: a step with prefill beside decodes is to take no longer
     min_prefill_tokens      `adaptive` phases: tokens of prefill that a step has room for whatever the target
     prefill_share_permille  `pools` phases: prefill's share of the time when decodes want it too
+    watermark_permille      of the pool: so many blocks stay free at an admission while others run
+    reserve_output          what an admission reserves of a request's output: none, what is expected of it, or max
+    thrash_bound_permille   of the tokens computed lately: more that are computed again is thrashing; 0 watches nothing
     """
 
     block_size: int = 16
@@ -59,6 +62,9 @@ class Limits:
     mixed_step_target_ms: int = 50
     min_prefill_tokens: int = 32
     prefill_share_permille: int = 500
+    watermark_permille: int = 10
+    reserve_output: str = "expected"
+    thrash_bound_permille: int = 100
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,6 +86,9 @@ _BEFORE: dict[str, Any] = {
     "max_passes_over": 2**62,  # no starvation guard: bounds that are never reached
     "max_preemptions": 2**62,
     "scheduling_phases": "chunked",
+    "watermark_permille": 0,
+    "reserve_output": "none",
+    "thrash_bound_permille": 0,
 }
 
 

@@ -7,6 +7,9 @@ blocks last; an admitted request gets blocks for all of its known tokens, so a p
 blocks. 3. Whoever waits for a new reason is told.
 """
 
+from typing import NamedTuple
+
+from engine.core.admission import AdmissionControl, Refusal
 from engine.core.decisions import (
     Decision,
     DeferReason,
@@ -41,6 +44,7 @@ class Planner:
         self.running: list[Request] = []  # in order of admission
         self.waiting = WaitingQueue(policy)
         self.guard = StarvationGuard(limits)
+        self.admission = AdmissionControl(limits, pool)
         self._num_reserved_blocks = 0  # that the protected among the running may grow to
         self._now_ns = 0
         self._num_steps = 0
@@ -68,6 +72,7 @@ class Planner:
         """End a request in any live state: out of its queue, its blocks given up."""
         if request.status is Status.RUNNING:
             self.running.remove(request)
+            self.admission.finished(request, reason)
             if request.is_protected:
                 self._num_reserved_blocks -= self._most_blocks(request)
         else:
@@ -206,9 +211,7 @@ class Planner:
     def _preempt(self, victim: Request, beneficiary: Request, reason: PreemptReason) -> None:
         num_tokens_lost = victim.num_computed_tokens
         num_blocks_freed = self.pool.release(victim.block_table)
-        if victim.chain < 0:
-            victim.chain = self._num_chains
-            self._num_chains += 1
+        chain, chain_length = self._chain_of(victim)
         preempted = RequestPreempted(
             victim.number,
             beneficiary.number,
@@ -216,14 +219,19 @@ class Planner:
             PreemptMode.RECOMPUTE,
             num_blocks_freed,
             num_tokens_lost,
-            victim.chain,
+            chain,
+            chain_length,
         )
-        beneficiary.chain, victim.chain = victim.chain, -1
+        if beneficiary.chain_length < chain_length:  # of several that gave way for it, the longest chain goes on
+            beneficiary.chain, beneficiary.chain_length = chain, chain_length
+        victim.chain, victim.chain_length = -1, 0
         victim.apply(preempted)
         victim.block_table = []
+        victim.num_once_computed = max(victim.num_once_computed, victim.num_computed_tokens)
         victim.num_computed_tokens = 0
         victim.num_preemptions += 1
         self.running.remove(victim)
+        self.admission.running_changed()
         self._step.forget(victim)
         self._step.decisions.append(preempted)
         self._step.somebody_gave_way = True
@@ -231,6 +239,13 @@ class Planner:
             self._say_starvation(victim, StarvationCause.PREEMPTED, self.guard.max_preemptions)
             victim.is_protected = True
         self._wait(victim)
+
+    def _chain_of(self, victim: Request) -> tuple[int, int]:
+        """The cascade that this preemption belongs to, and its length with it."""
+        if victim.chain_length == 0:
+            self._num_chains += 1
+            return self._num_chains - 1, 1
+        return victim.chain, victim.chain_length + 1
 
     def _wait(self, request: Request) -> None:
         request.queued_pass = self._num_passes
@@ -240,8 +255,8 @@ class Planner:
 
     # ── 2. the waiting ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _admit_waiting(self) -> tuple[DeferReason, int]:
-        """Admit while it goes; returns why the head of the queue stays, and how many blocks it needs."""
+    def _admit_waiting(self) -> "_HeadReason":
+        """Admit while it goes; returns why the head of the queue stays."""
         while (candidate := self.waiting.settled_head(self._now_ns)) is not None:
             num_blocks = self._num_blocks_for(candidate.num_tokens)
             if num_blocks > self.limits.num_kv_blocks:  # it held the whole pool and gave way before its next token
@@ -250,21 +265,30 @@ class Planner:
             hits = self._find_hits(candidate)
             num_needed = num_blocks - len(hits)
             if self._step.somebody_gave_way:
-                return DeferReason.PREEMPTION, num_needed
+                return _HeadReason(DeferReason.PREEMPTION, num_needed)
             if len(self.running) >= self.limits.max_num_seqs:
-                return DeferReason.MAX_NUM_SEQS, num_needed
+                return _HeadReason(DeferReason.MAX_NUM_SEQS, num_needed)
             if self._step.prefill_tokens_left <= 0:
-                return DeferReason.TOKEN_BUDGET, num_needed
+                return _HeadReason(DeferReason.TOKEN_BUDGET, num_needed)
             num_reserved = self._num_reserved_blocks + self._most_blocks(candidate)
             if candidate.is_protected and num_reserved > self.limits.num_kv_blocks:
-                return DeferReason.RESERVED_BLOCKS, num_needed
+                return _HeadReason(DeferReason.RESERVED_BLOCKS, num_needed)
             num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
             if num_short > 0:
                 if not self._take_blocks_for(candidate, num_short):
-                    return DeferReason.OUT_OF_BLOCKS, num_needed
+                    return _HeadReason(DeferReason.OUT_OF_BLOCKS, num_needed)
                 hits = self._find_hits(candidate)  # its victims' blocks may hold its prefix: still found, now evictable
+            elif refusal := self._refusal(candidate, num_needed + self.pool.num_evictable_among(hits)):
+                return _HeadReason(refusal.reason, num_needed, refusal.num_blocks_kept)
             self._admit(candidate, hits)
-        return DeferReason.BEHIND_ANOTHER, 0
+        return _HeadReason(DeferReason.BEHIND_ANOTHER)
+
+    def _refusal(self, candidate: Request, num_needed: int) -> Refusal | None:
+        """Admission control's, whom nobody has to heed that the policy lets preempt others, or that is protected."""
+        refusal = None if candidate.is_protected else self.admission.refusal(candidate, num_needed, self.running)
+        if refusal is None or self.policy.victims_for_admission(self._preemptible(), candidate):
+            return None
+        return refusal
 
     def _find_hits(self, request: Request) -> list[int]:
         """Cached blocks of its tokens. At least one token is left to compute: without a row there is no next token."""
@@ -291,6 +315,7 @@ class Planner:
         self.pool.hold(hits)
         blocks, evicted = self.pool.allocate(self._num_blocks_for(request.num_tokens) - len(hits))
         request.block_table = hits + blocks
+        request.num_hit_blocks = len(hits)
         request.num_computed_tokens = len(hits) * self.limits.block_size
         if request.num_preemptions == 0:
             request.num_cached_tokens = request.num_computed_tokens
@@ -304,6 +329,7 @@ class Planner:
             self._num_reserved_blocks += self._most_blocks(request)
         self._step.youngest_admitted = max(self._step.youngest_admitted, request.number)
         self.running.append(request)
+        self.admission.running_changed()
         self._step.decisions.append(admitted)
         self._step.place_prefill(request)
 
@@ -324,29 +350,38 @@ class Planner:
 
     # ── 3. the reasons ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _explain_waiting(self, head_reason: tuple[DeferReason, int]) -> None:
+    def _explain_waiting(self, head_reason: "_HeadReason") -> None:
         """Tell the head, and those who are newly behind it; whoever's reason stays is told nothing."""
         head = self.waiting.head
-        reason, num_needed = head_reason
         if self._last_head is not head and self._last_head is not None:
             self._unexplained.append(self._last_head)
         if head is not None:
-            self._defer(head, reason, num_needed, -1)
+            self._defer(head, *head_reason)
             for request in self._unexplained:
                 if request is not head and request.status in (Status.WAITING, Status.PREEMPTED):
-                    self._defer(request, DeferReason.BEHIND_ANOTHER, 0, head.number)
+                    self._defer(request, DeferReason.BEHIND_ANOTHER, behind=head.number)
         self._unexplained.clear()
         self._last_head = head
 
-    def _defer(self, request: Request, reason: DeferReason, num_needed: int, behind: int) -> None:
+    def _defer(
+        self, request: Request, reason: DeferReason, num_needed: int = 0, num_kept: int = 0, behind: int = -1
+    ) -> None:
         if request.deferral is not None and request.deferral[0] is reason:
             return
         since = request.queued_pass if request.deferral is None else request.deferral[1]
         num_passes = 0 if request.deferral is None else self._num_passes - since
         request.deferral = (reason, self._num_passes)
         self._step.decisions.append(
-            RequestDeferred(request.number, reason, num_needed, self.pool.num_free, behind, num_passes)
+            RequestDeferred(request.number, reason, num_needed, self.pool.num_free, behind, num_passes, num_kept)
         )
+
+
+class _HeadReason(NamedTuple):
+    """Why the head of the queue stays; blocks as in RequestDeferred."""
+
+    reason: DeferReason
+    num_blocks_needed: int = 0
+    num_blocks_kept: int = 0
 
 
 class _StepDraft:

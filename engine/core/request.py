@@ -36,10 +36,12 @@ class Request:
 
     num_computed_tokens   tokens whose KV lies in `block_table`
     block_digests         digests of its full blocks known so far: the prompt's, then those that outputs filled
+    num_once_computed     tokens computed before its latest preemption: as far as there they are computed again
+    num_hit_blocks        leading blocks of `block_table` that were found in the prefix cache at its latest admission
     num_cached_tokens     prompt tokens found in the prefix cache when it was first admitted
     queued_pass           planning pass in which it was queued (again)
     deferral              reason it waits for, and the pass that gave it; None until it was explained
-    chain                 cascade that made room for it, handed on when it is preempted itself
+    chain, chain_length   cascade that made room for it, handed on when it is preempted itself
     rank                  its place among the waiting when it was last queued or looked at, by the policy
     num_passes_over       passes that admitted a younger one while it was the oldest of the waiting
     is_protected          by the starvation guard: next to be admitted, not to be preempted
@@ -50,12 +52,15 @@ class Request:
         "block_digests",
         "block_table",
         "chain",
+        "chain_length",
         "deferral",
         "is_protected",
         "itl_target_ms",
         "max_output_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
+        "num_hit_blocks",
+        "num_once_computed",
         "num_output_tokens",
         "num_passes_over",
         "num_preemptions",
@@ -86,11 +91,14 @@ class Request:
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
         self.num_cached_tokens = 0
+        self.num_hit_blocks = 0
+        self.num_once_computed = 0
         self.num_preemptions = 0
         self.rank: tuple[int, ...] = ()
         self.queued_pass = 0
         self.deferral: tuple[DeferReason, int] | None = None
         self.chain = -1
+        self.chain_length = 0
         self.num_passes_over = 0
         self.is_protected = False
 

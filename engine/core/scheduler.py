@@ -196,7 +196,7 @@ class Core:
 
     def _on_step_completed(self, event: StepCompleted, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
-        self._learn(plan, event.execute_ns + event.sample_ns)
+        notices = self._learn(plan, event.execute_ns + event.sample_ns)
         self._advance(plan, event)
         emitted: list[tuple[int, int]] = []
         emitting: list[Request] = []
@@ -217,13 +217,26 @@ class Core:
                 finished.append(self._finish(request, FinishReason.LENGTH, now_ns))
         self.planner.policy.on_step(emitting, event.execute_ns + event.sample_ns, now_ns)
         if emitted:
-            return [TokensEmitted(plan.step, tuple(emitted)), *finished]
-        return finished
+            return [TokensEmitted(plan.step, tuple(emitted)), *finished, *notices]
+        return [*finished, *notices]
 
-    def _learn(self, plan: StepPlanned, step_ns: int) -> None:
+    def _learn(self, plan: StepPlanned, step_ns: int) -> list[Decision]:
+        """From a step's time and its tokens; before these are counted."""
         num_tokens = self.limits.max_num_batched_tokens - plan.token_budget_left
+        has_prefill = num_tokens > len(plan.rows)
         self.step_times.observe_step(plan.rows, num_tokens, step_ns)
-        self.planner.phases.completed(num_tokens > len(plan.rows), step_ns)
+        self.planner.phases.completed(has_prefill, step_ns)
+        num_recomputed = self._num_recomputed(plan) if has_prefill else 0
+        return self.planner.admission.thrash.computed(num_tokens, num_recomputed)
+
+    def _num_recomputed(self, plan: StepPlanned) -> int:
+        """Of the tokens in rows of more than one, those that were computed before their request was preempted."""
+        total = 0
+        for number, start, count in plan.rows:
+            request = self.requests.get(number) if count > 1 else None
+            if request is not None and start < request.num_once_computed:
+                total += min(start + count, request.num_once_computed) - start
+        return total
 
     def _advance(self, plan: StepPlanned, event: StepCompleted) -> None:
         """Count what was computed, and index the blocks that are now full and written."""

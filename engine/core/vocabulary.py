@@ -68,6 +68,9 @@ KINDS: dict[int, type[Any]] = {
     107: decisions.RequestFinished,
     108: decisions.StarvationSeen,
     109: decisions.RequestDemoted,
+    110: decisions.ThrashingBegan,
+    111: decisions.ThrashingEnded,
+    112: decisions.AdmissionThrottled,
     201: RecordingGap,
     202: RecordingClosed,
 }

@@ -40,6 +40,7 @@ LIMITS = Limits(
     itl_target_ms=10,
     max_passes_over=5,
     max_preemptions=2,
+    reserve_output="none",  # admission that looks ahead would spare the guard its work
 )
 
 

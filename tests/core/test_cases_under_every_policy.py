@@ -35,6 +35,7 @@ class Served:
 
     def __init__(self, policy: str, **limits: Any) -> None:
         defaults: dict[str, Any] = {"block_size": 4, "num_kv_blocks": 8, "max_model_len": 64, "max_num_seqs": 4}
+        defaults["reserve_output"] = "none"  # so that blocks run out
         self.limits = Limits(**{**defaults, "max_num_batched_tokens": 16, "scheduling_policy": policy, **limits})
         self.core = Core(self.limits)
         self.runner = ScriptedRunner(self.limits.num_kv_blocks, self.limits.block_size, KEY)

@@ -345,15 +345,48 @@ def test_aging_lets_an_old_request_of_a_low_class_go_first() -> None:
     assert story.told(story.decisions[2]) == "admitted old: [1]"
 
 
-def test_a_cascade_of_preemptions_carries_one_chain() -> None:
+def cascade() -> Story:
+    """Each takes the pool from the one before: low < mid < high in urgency, with room for one of them."""
     story = Story(num_kv_blocks=4, scheduling_policy="priority", enable_prefix_caching=False)
     story.arrives("low", prompt=6, priority=9)
     story.arrives("mid", prompt=6, priority=5)
     story.completes()
+    assert story.told(story.decisions[1]).endswith("4 blocks, 6 tokens, chain 0")
     story.arrives("high", prompt=6, priority=0)
+    return story
+
+
+def test_a_cascade_of_preemptions_carries_one_chain_and_counts_its_links() -> None:
+    story = cascade()
     story.completes()
-    chains = [d.chain for d in story.decisions if isinstance(d, RequestPreempted)]
-    assert chains == [0]
+    assert "preempted mid for high: more_urgent_waits, 4 blocks, 6 tokens, chain 0 link 2" in story.all_told()
+
+
+def test_a_preemption_that_no_other_led_to_begins_a_chain_of_its_own() -> None:
+    story = cascade()
+    story.runs_until_idle()  # nobody's beneficiary is left
+    story.arrives("low2", prompt=6, priority=9)
+    story.arrives("high2", prompt=6, priority=0)
+    story.completes()
+    assert "preempted low2 for high2: more_urgent_waits, 4 blocks, 6 tokens, chain 1" in story.all_told()
+
+
+def test_of_several_that_give_way_for_one_the_longest_chain_goes_on() -> None:
+    story = Story(num_kv_blocks=6, scheduling_policy="priority", enable_prefix_caching=False)
+    story.arrives("low", prompt=4, priority=9)
+    story.arrives("mid", prompt=6, priority=5)
+    story.completes()
+    story.completes()
+    story.arrives("other", prompt=2, priority=7)
+    story.completes()
+    story.arrives("high", prompt=10, priority=1)
+    story.runs_until_idle()
+    story.arrives("last", prompt=2)
+    links = [d for d in story.history if isinstance(d, RequestPreempted)]
+    assert {d.chain: d.chain_length for d in links}  # each chain is one line: its links are counted one by one
+    for chain in {d.chain for d in links}:
+        lengths = [d.chain_length for d in links if d.chain == chain]
+        assert lengths == list(range(1, len(lengths) + 1))
 
 
 def test_the_result_of_another_step_is_refused() -> None:

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from engine.core.admission import RESERVATIONS
 from engine.core.contents import RequestContents
 from engine.core.decisions import Decision, RequestFinished, RequestRejected, StepPlanned
 from engine.core.events import (
@@ -43,6 +44,9 @@ class CoreMachine(RuleBasedStateMachine):
         spare_budget=st.integers(0, 8),
         policy=st.sampled_from(POLICY_NAMES),
         phases=st.sampled_from(PHASES_NAMES),
+        watermark_permille=st.sampled_from([0, 300]),
+        reserve_output=st.sampled_from(RESERVATIONS),
+        thrash_bound_permille=st.sampled_from([0, 1]),
         caching=st.booleans(),
     )
     def start(self, spare_budget: int, policy: str, phases: str, caching: bool, **sizes: Any) -> None:

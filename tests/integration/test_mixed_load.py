@@ -25,6 +25,7 @@ LOAD_SEED = 1
 FLAGS = {
     "block_size": 8,
     "num_kv_blocks": 80,
+    "reserve_output": "none",
     "max_num_seqs": 16,
     "max_model_len": MAX_PROMPT + 40,
 }

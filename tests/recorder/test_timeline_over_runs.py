@@ -67,7 +67,7 @@ def test_sums_are_those_of_the_finished_requests(runs: list[Run]) -> None:
         assert timeline.live == {}
         num_preemptions += totals.num_preemptions
         num_cached_tokens += totals.prefix_cache_hits
-    assert num_preemptions > 50
+    assert num_preemptions > 20
     assert num_cached_tokens > 50
     assert any(FinishReason.CANCELLED in {end.reason for ends in run.ends.values() for end in ends} for run in runs)
 

@@ -26,7 +26,13 @@ from replay.model_runs.open_model import OpenedRunner, Overrides
 SALT = bytes(range(16))
 SCRIPTED_CLASS = "scripted-1"
 LIMITS = Limits(
-    block_size=4, num_kv_blocks=24, max_model_len=96, max_num_seqs=6, max_num_batched_tokens=16, max_num_queued_reqs=40
+    block_size=4,
+    num_kv_blocks=24,
+    max_model_len=96,
+    max_num_seqs=6,
+    max_num_batched_tokens=16,
+    max_num_queued_reqs=40,
+    reserve_output="none",  # so that blocks run out
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from structlog.testing import capture_logs
 
 from engine.clock import ManualClock
+from engine.core.admission import RESERVATIONS
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
     RequestAdmitted,
@@ -76,6 +77,9 @@ def random_limits(rng: random.Random) -> Limits:
         max_passes_over=rng.choice([1, 3, 64]),
         max_preemptions=rng.choice([1, 2, 5]),
         scheduling_phases=rng.choice(PHASES_NAMES),
+        watermark_permille=rng.choice([0, 0, 10, 300]),
+        reserve_output=rng.choice(["none", "none", *RESERVATIONS]),
+        thrash_bound_permille=rng.choice([0, 1, 100]),
         mixed_step_target_ms=rng.choice([1, 5, 50]),
         min_prefill_tokens=rng.choice([1, 7, 32]),
         prefill_share_permille=rng.choice([1, 300, 500, 999]),
