@@ -26,7 +26,7 @@ INSTRUCTION_SETS: dict[str, tuple[str, ...]] = {
 }
 
 # -ffp-contract=off: a product and a sum are fused only where the source says fma, else bits would follow the compiler.
-_FLAGS = (
+FLAGS = (
     "-std=c++17",
     "-O3",
     "-fPIC",
@@ -59,7 +59,7 @@ def library_name(instruction_set: str) -> str:
 
 def source_digest() -> str:
     """Digest of the sources and flags; the library carries it, so that a stale one is noticed."""
-    digest = hashlib.sha256(" ".join(_FLAGS).encode())
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
     for path in sorted(SOURCES.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
@@ -70,7 +70,7 @@ def _build_one(compiler: str, name: str, target: Path) -> Path:
     fresh = library.with_suffix(f".{os.getpid()}.new")
     command = [
         compiler,
-        *_FLAGS,
+        *FLAGS,
         *INSTRUCTION_SETS[name],
         f'-DREPRISE_SOURCE_DIGEST="{source_digest()}"',
         "-shared",

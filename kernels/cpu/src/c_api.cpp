@@ -4,6 +4,10 @@
 #include <exception>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "decoder.h"
 #include "row_operations.h"
 
@@ -57,7 +61,9 @@ int reprise_best_instruction_set() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
         return 2;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) return 1;
+    unsigned eax, ebx, ecx = 0, edx;  // clang knows no name for float16 conversion
+    const bool converts_half = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_half) return 1;
 #endif
     return 0;
 }

@@ -119,7 +119,7 @@ struct Decoder::Step {
 };
 
 Decoder::Decoder(const DecoderShape& shape_, int max_positions, const float* cosines, const float* sines, int num_threads)
-    : shape(shape_), max_positions_(max_positions), workspace_(std::make_shared<Workspace>()) {
+    : shape(shape_), workspace_(std::make_shared<Workspace>()) {
     const size_t table = static_cast<size_t>(max_positions) * static_cast<size_t>(shape.head_dim / 2);
     cosines_.reset(table);
     sines_.reset(table);

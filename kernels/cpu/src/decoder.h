@@ -82,7 +82,6 @@ private:
     struct Workspace;
     struct Step;
 
-    int max_positions_;
     Aligned<float> cosines_, sines_;  // [max_positions, head_dim / 2]
     std::vector<Layer> layers_;
     std::unique_ptr<Team> team_;
