@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from daemon.application import build_application
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
-from daemon.application import build_application
 from daemon.service import Service
 from engine.clock import SystemClock
 from engine.text.model_source import ModelSource

@@ -36,7 +36,8 @@ def test_a_model_that_is_nowhere_is_named(tmp_path: Path) -> None:
 def test_serving_imports_neither_torch_nor_replay() -> None:
     code = (
         "import sys; sys.argv = ['reprise', 'serve', '--port', 'x']; from daemon.__main__ import main; main(); "
-        "import daemon.application, daemon.server; print([m for m in sys.modules if m.split('.')[0] in ('torch', 'replay')])"
+        "import daemon.application, daemon.server; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'replay')])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.strip() == "[]"
