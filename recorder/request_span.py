@@ -27,8 +27,8 @@ class RequestSpan:
     num_prefill_chunks   planned rows other than decodes: those of the first prefill and of recomputing
     deferred_passes      reason → planning passes it waited for it, as far as told by decisions
     deferred_ns          reason → time
-    history              with `keep_spans`: (now_ns, record) of its arrival and each decision on it but rows of steps
-    chunks               with `keep_spans`: (step, start, count) of its planned rows
+    history              with `keep_histories`: (now_ns, record) of its arrival, each decision on it but rows of steps
+    chunks               with `keep_histories`: (step, start, count) of its planned rows
     token_times_ns       with `keep_spans`: of every emitted token
     """
 
@@ -60,7 +60,7 @@ class RequestSpan:
         "token_times_ns",
     )
 
-    def __init__(self, event: RequestArrived, now_ns: int, *, keep: bool) -> None:
+    def __init__(self, event: RequestArrived, now_ns: int, *, keep_times: bool, keep_history: bool) -> None:
         self.request = event.request
         self.request_id = event.request_id
         self.tenant = event.tenant
@@ -83,9 +83,9 @@ class RequestSpan:
         self.num_passes_told = 0
         self.deferred_passes: dict[str, int] = {}
         self.deferred_ns: dict[str, int] = {}
-        self.history: list[tuple[int, Any]] | None = [(now_ns, event)] if keep else None
-        self.chunks: list[tuple[int, int, int]] | None = [] if keep else None
-        self.token_times_ns: list[int] | None = [] if keep else None
+        self.history: list[tuple[int, Any]] | None = [(now_ns, event)] if keep_history else None
+        self.chunks: list[tuple[int, int, int]] | None = [] if keep_history else None
+        self.token_times_ns: list[int] | None = [] if keep_times else None
 
     @property
     def ttft_ns(self) -> int | None:

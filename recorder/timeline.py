@@ -38,7 +38,8 @@ class Timeline:
     """Apply entries in order; read the attributes at any moment between.
 
     live                  request → span of those waiting, running or preempted; an ended one is forgotten
-    spans                 with `keep_spans`: all of them, refused and ended ones included, each with its details
+    spans                 with `keep_spans`: all of them, refused and ended ones included, each with its details;
+                          without `keep_histories` of these only the times of its tokens
     num_running           gauge
     num_waiting           gauge, preempted ones included
     waiting_by_reason     gauge, of those waiting that were told why
@@ -49,7 +50,7 @@ class Timeline:
     first_ns, last_ns     now_ns of the first and the last entry seen
     """
 
-    def __init__(self, limits: Limits | None = None, *, keep_spans: bool = False) -> None:
+    def __init__(self, limits: Limits | None = None, *, keep_spans: bool = False, keep_histories: bool = True) -> None:
         self.totals = Totals()
         self.live: dict[int, RequestSpan] = {}
         self.spans: dict[int, RequestSpan] = {}
@@ -65,6 +66,7 @@ class Timeline:
         self.first_ns: int | None = None
         self.last_ns: int | None = None
         self._keep_spans = keep_spans
+        self._keep_histories = keep_spans and keep_histories
         self._num_step_tokens = 0
         self._on_record: dict[type[Any], Callable[[Any, int], None]] = {
             RequestCancelled: self._on_cancelled,
@@ -130,7 +132,7 @@ class Timeline:
         self.live[event.request] = self._new_span(event, now_ns)
 
     def _new_span(self, event: RequestArrived, now_ns: int) -> RequestSpan:
-        span = RequestSpan(event, now_ns, keep=self._keep_spans)
+        span = RequestSpan(event, now_ns, keep_times=self._keep_spans, keep_history=self._keep_histories)
         if self._keep_spans:
             self.spans[event.request] = span
         return span

@@ -9,6 +9,8 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
               `isolation_report.py`
 
+    simulate  `simulate/`: no recording, but a trace's load through the core on virtual time
+
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),
 `rendering.py`, `progress.py`. Only `model_runs/` knows execution.

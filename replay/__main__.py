@@ -1,7 +1,7 @@
-"""The replay verbs of the command line: show, check, execute, isolate.
+"""The replay verbs of the command line: show, check, execute, isolate; and simulate, which takes a trace.
 
-Each takes a recording: a run's folder, or one segment of it. Exit codes: 0 equal, 1 diverged, 2 cannot compare (the
-reason is on stderr). A verb's machinery is imported when the verb runs: show and check never load torch.
+The others take a recording: a run's folder, or one segment of it. Exit codes: 0 equal, 1 diverged, 2 cannot compare
+(the reason is on stderr). A verb's machinery is imported when the verb runs: show and check never load torch.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
 from replay.refusal import CannotCompare
+from replay.simulate.command import add_simulate
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
     from replay.verdict import Verdict
@@ -54,6 +55,8 @@ def add_verbs(subparsers: "Subparsers") -> None:
     which.add_argument("request", nargs="?", metavar="REQUEST", help="the client's request id, or the request's number")
     which.add_argument("--all", action="store_true", help="every request that emitted a token, one after the other")
     _add_model_options(isolate)
+
+    add_simulate(subparsers)
 
 
 def _verb(

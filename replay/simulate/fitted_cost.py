@@ -1,0 +1,60 @@
+"""A step cost fitted to the steps of a recording.
+
+The engine's own model (`engine/core/step_time.py`) follows the latest steps; here all steps of a run are weighed alike,
+for the whole of it is to be performed again.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from engine.core.decisions import StepPlanned
+from engine.core.events import StepCompleted
+from engine.core.step_time import StepShape, shape_of
+from engine.core.vocabulary import Entry
+from recorder.reader import Recording
+from replay.simulate.arrivals import UnusableTrace
+from replay.simulate.step_cost import StepCost
+
+MIN_STEPS = 20  # to fit a cost to
+_NUM_SWEEPS = 2_000
+
+
+def cost_of_recording(path: Path) -> StepCost:
+    """Raises UnusableTrace when too few steps are in it, and what opening a recording raises."""
+    samples = list(_samples(Recording.open(path).entries()))
+    if len(samples) < MIN_STEPS:
+        raise UnusableTrace(f"{path} holds {len(samples)} executed steps: a cost is fitted to {MIN_STEPS} at least")
+    return fit(samples)
+
+
+def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
+    """Non-negative least squares of relative errors: a long prefill is no more weighty than a short decode.
+
+    Coordinate descent on the normal equations (Franc et al., 2005), each feature scaled to its size.
+    """
+    rows = [((1, *shape), step_ns) for shape, step_ns in samples if step_ns > 0]
+    scales = [max(1.0, max(features[i] for features, _ in rows)) for i in range(5)]
+    scaled = [
+        [value / scale / step_ns for value, scale in zip(features, scales, strict=True)] for features, step_ns in rows
+    ]
+    products = [[sum(row[i] * row[j] for row in scaled) for j in range(5)] for i in range(5)]
+    targets = [sum(row[i] for row in scaled) for i in range(5)]
+    weights = [0.0] * 5
+    for _ in range(_NUM_SWEEPS):
+        for i in range(5):
+            if products[i][i] > 0:
+                others = sum(products[i][j] * weights[j] for j in range(5)) - products[i][i] * weights[i]
+                weights[i] = max(0.0, (targets[i] - others) / products[i][i])
+    return StepCost(*[weight / scale for weight, scale in zip(weights, scales, strict=True)])
+
+
+def _samples(entries: Iterable[Entry]) -> Iterator[tuple[StepShape, int]]:
+    """Each executed step's shape and time."""
+    shape: StepShape | None = None
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, StepCompleted) and shape is not None:
+            yield shape, event.execute_ns + event.sample_ns
+        for decision in entry.decisions:
+            if isinstance(decision, StepPlanned):
+                shape = shape_of(decision.rows)

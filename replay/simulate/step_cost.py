@@ -1,0 +1,36 @@
+"""What a step takes: a linear form of its shape, as in `engine/core/step_time.py`, with given weights."""
+
+from dataclasses import astuple, dataclass
+
+from engine.core.step_time import StepShape
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Nanoseconds; the defaults are the `cpu` backend's with the default model on two cores.
+
+    fixed_ns           any step
+    decode_ns          a row of one token
+    context_ns         a token that such a row attends
+    prefill_ns         a token of a longer row
+    pair_ns            a (token, token it attends) pair in a longer row
+    """
+
+    fixed_ns: float = 5_000_000
+    decode_ns: float = 900_000
+    context_ns: float = 400
+    prefill_ns: float = 500_000
+    pair_ns: float = 0
+
+    def of(self, shape: StepShape) -> int:
+        return int(
+            self.fixed_ns
+            + self.decode_ns * shape.num_decodes
+            + self.context_ns * shape.decode_context
+            + self.prefill_ns * shape.prefill_tokens
+            + self.pair_ns * shape.prefill_pairs
+        )
+
+    def as_flags(self) -> str:
+        """As `simulate` takes it."""
+        return ",".join(f"{value:.6g}" for value in astuple(self))
