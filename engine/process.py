@@ -38,6 +38,7 @@ log = Logger(__name__)
 
 READ_BYTES = 1 << 16
 STATUS_INTERVAL_S = 1.0
+MAX_APPEND_WAIT_S = 0.25  # for the disk, once per stall: then clients are served before what they see is on file
 
 
 class SocketInbox:
@@ -74,13 +75,20 @@ class SocketInbox:
 
 
 class SocketOutbox:
-    """Frames for the daemon, sent by a thread of its own: the loop waits only when MAX_OUTBOX_FRAMES lie here."""
+    """Frames for the daemon, sent by a thread of its own: the loop waits only when MAX_OUTBOX_FRAMES lie here.
+
+    An entry leaves only once it is on file or counted as lost, so that whatever a client has seen is in the recording
+    even if this process is killed the moment after. A disk that stalls delays that by MAX_APPEND_WAIT_S; from then on
+    until it has caught up entries leave at once, and are counted as early.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._queue: queue.Queue[Message | None] = queue.Queue(MAX_OUTBOX_FRAMES)
-        self._recorder_counts: tuple[int, int, int] = (0, 0, 0)
+        self._recorder_status = RecorderStatus(0, 0, 0)
         self._recorder: Recorder | None = None
+        self._is_stalled = False
+        self._num_early_entries = 0
         self._thread = threading.Thread(target=self._send, name="outbox", daemon=True)
         self._thread.start()
 
@@ -107,17 +115,30 @@ class SocketOutbox:
             if message is None:
                 self._send_status()
                 return
+            if isinstance(message, Handled) and self._recorder is not None:
+                self._hold_back(message.entry.sequence, self._recorder)
             is_open = is_open and self._send_frame(message)
+
+    def _hold_back(self, sequence: int, recorder: Recorder) -> None:
+        """Until the entry is on file; not at all while the disk is known to stall."""
+        is_settled = recorder.wait_until_settled(sequence, 0 if self._is_stalled else MAX_APPEND_WAIT_S)
+        if not is_settled:
+            self._num_early_entries += 1
+            if not self._is_stalled:
+                log.error("the recorder's disk stalls: clients are served ahead of it", waited_s=MAX_APPEND_WAIT_S)
+        self._is_stalled = not is_settled
 
     def _send_status(self) -> bool:
         recorder = self._recorder
         if recorder is None:
             return True
-        counts = (recorder.num_bytes, recorder.num_entries, recorder.num_gap_entries)
-        if counts == self._recorder_counts:
+        status = RecorderStatus(
+            recorder.num_bytes, recorder.num_entries, recorder.num_gap_entries, self._num_early_entries
+        )
+        if status == self._recorder_status:
             return True
-        self._recorder_counts = counts
-        return self._send_frame(RecorderStatus(*counts))
+        self._recorder_status = status
+        return self._send_frame(status)
 
     def _send_frame(self, message: Message) -> bool:
         try:

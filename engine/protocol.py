@@ -96,11 +96,15 @@ class Handled(NamedTuple):
 
 
 class RecorderStatus(NamedTuple):
-    """Engine → daemon: what the recorder has written and lost, for /metrics."""
+    """Engine → daemon: what the recorder has written and lost, for /metrics.
+
+    num_early_entries   sent before they were on file, because the disk stalled
+    """
 
     num_bytes: int
     num_entries: int
     num_gap_entries: int
+    num_early_entries: int = 0
 
 
 _TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)

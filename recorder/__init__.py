@@ -5,6 +5,7 @@ In reading order:
     header.py        what a reader must know before the first entry
     frames.py        bodies with a length and a chained checksum, both ways
     writer.py        the recorder: a bounded queue and the thread that empties it
+    disk_sync.py     syncing, in a thread of its own
     segments.py      entries into segments, rotation, gaps
     vault_writer.py  token ids apart from the stream
     reader.py        entries in order, across segments

@@ -22,8 +22,11 @@ _READ_BUFFER_BYTES = 1 << 20
 class FramedFile:
     """A file under way: created exclusively, appended to, never left with half a frame if that can be helped.
 
-    num_bytes   whole frames on file, magic and header included
-    is_broken   a failed write could not be taken back: nothing may be appended here any more
+    num_bytes        whole frames on file, magic and header included
+    is_broken        a failed write could not be taken back: nothing may be appended here any more
+    sync_error       what a sync failed with: what was appended may not be on the disk, nor what would be
+    waits_for_sync, is_retired, is_named, is_closed
+                     between its writer and `DiskSync`: is_named once its name, too, outlives a power loss
     """
 
     def __init__(self, path: Path, magic: bytes, header: dict[str, Any]) -> None:
@@ -31,13 +34,14 @@ class FramedFile:
         self.path = path
         self.num_bytes = 0
         self.is_broken = False
+        self.sync_error: OSError | None = None
+        self.waits_for_sync = self.is_retired = self.is_named = self.is_closed = False
         self._crc: int = value(magic)
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
         try:
             self._append(magic, [msgpack.packb(header)])
-            sync_directory(path.parent)
         except OSError:
             self.close()
             path.unlink(missing_ok=True)
@@ -57,7 +61,9 @@ class FramedFile:
         os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        if not self.is_closed:
+            self.is_closed = True
+            os.close(self._descriptor)
 
     def _append(self, before: bytes, bodies: Sequence[bytes]) -> None:
         crc = self._crc

@@ -1,7 +1,7 @@
 """A run's segments, written: entries into frames, rotation, and gaps for what could not be kept.
 
-Everything here runs in the writer thread; it may wait for the disk. An error of the disk never leaves this module: it
-becomes a gap, which is written as soon as writing works again.
+Everything here runs in the writer thread; it may wait for the disk, but never for a sync. An error of the disk never
+leaves this module: it becomes a gap, which is written as soon as writing works again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +13,7 @@ import msgpack
 
 from engine.clock import Clock
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, entry_to_array
+from recorder.disk_sync import DiskSync
 from recorder.errors import RecordingUnwritable
 from recorder.format import FRAME_PREFIX, MAX_BODY_BYTES, SEGMENT_MAGIC, segment_path, segment_paths
 from recorder.frames import FramedFile, file_digest
@@ -45,19 +46,24 @@ class SegmentWriter:
 
     num_entries, num_lost   the engine's entries on file, and those that the disk or the encoding refused
     num_bytes               appended so far, all segments together
+    must_rotate             set it to have the next append begin a segment
     last_error              what went wrong last; "" if nothing ever did
     """
 
-    def __init__(self, directory: Path, header: Header, clock: Clock, max_segment_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, header: Header, clock: Clock, disk: DiskSync, max_segment_bytes: int, max_age_ns: int
+    ) -> None:
         """Begins the next segment of the folder. Raises RecordingUnwritable."""
         self._directory = directory
         self._clock = clock
+        self._disk = disk
         self._max_segment_bytes = max_segment_bytes
+        self._max_age_ns = max_age_ns
         self._packer = msgpack.Packer()
         self._lost: Lost | None = None
         self._next_sequence = header.first_sequence
-        self._must_rotate = False
         self._num_closed_bytes = 0
+        self.must_rotate = False
         self.num_entries = 0
         self.num_lost = 0
         self.last_error = ""
@@ -97,24 +103,15 @@ class SegmentWriter:
         if frames:
             self._write(frames)
 
-    def sync(self) -> None:
-        """What is appended goes to the disk itself. After an error the segment is not trusted with more."""
-        try:
-            self._file.sync()
-        except OSError as error:
-            self._must_rotate = True
-            self.last_error = _text_of(error)
-
     def close(self, cause: str) -> None:
-        """RecordingClosed as the last entry, synced."""
+        """RecordingClosed as the last entry."""
         frames: list[_Frame] = []
         self._encode_gap(frames)
         now_ns = self._clock.now_ns()
         closed = Entry(self._next_sequence, now_ns, RecordingClosed(cause), ())
         frames.append(_Frame(self._packer.pack(entry_to_array(closed)), self._next_sequence, now_ns, 0, 0))
         self._write(frames)
-        self.sync()
-        self._file.close()
+        self._disk.retire(self._file)
 
     def _encode(self, entry: Entry, frames: list[_Frame]) -> None:
         self._next_sequence = entry.sequence + 1
@@ -163,6 +160,7 @@ class SegmentWriter:
                     self._begin_segment(frames[num_written].sequence)
                     continue
                 self._file.append([frame.body for frame in group])
+                self._disk.note(self._file)
                 self.num_entries += sum([frame.num_new for frame in group])
                 num_written += len(group)
         except OSError as error:
@@ -170,13 +168,22 @@ class SegmentWriter:
             self._lose(frames[num_written:])
 
     def _fitting(self, frames: Sequence[_Frame]) -> Sequence[_Frame]:
-        """As many of them as the segment takes; at least one into an empty segment, however large it is."""
-        if self._must_rotate or self._file.is_broken:
+        """As many of them as the segment takes; at least one into an empty segment, however large it is.
+
+        None of them when it is too old, or not to be trusted with more.
+        """
+        file = self._file
+        if file.sync_error is not None:
+            self.last_error = _text_of(file.sync_error)
+        is_empty = file.num_bytes <= file.num_header_bytes
+        age_ns = self._clock.now_ns() - self._header.created_now_ns
+        is_old = not is_empty and age_ns >= self._max_age_ns
+        if is_old or self.must_rotate or file.is_broken or file.sync_error is not None:
             return ()
-        num_bytes = self._file.num_bytes
+        num_bytes = file.num_bytes
         for index, frame in enumerate(frames):
             num_bytes += FRAME_PREFIX.size + len(frame.body)
-            if num_bytes > self._max_segment_bytes and (index or self._file.num_bytes > self._file.num_header_bytes):
+            if num_bytes > self._max_segment_bytes and (index or not is_empty):
                 return frames[:index]
         return frames
 
@@ -196,10 +203,9 @@ class SegmentWriter:
             starts_fresh=False,
         )
         file = self._create(header)
-        self.sync()
-        self._file.close()
+        self._disk.retire(self._file)
         self._num_closed_bytes += self._file.num_bytes
-        self._header, self._file, self._must_rotate = header, file, False
+        self._header, self._file, self.must_rotate = header, file, False
 
     def _stamped(self, header: Header, **changes: object) -> Header:
         return replace(
@@ -210,7 +216,9 @@ class SegmentWriter:
         )
 
     def _create(self, header: Header) -> FramedFile:
-        return FramedFile(segment_path(self._directory, header.segment_number), SEGMENT_MAGIC, header.to_map())
+        file = FramedFile(segment_path(self._directory, header.segment_number), SEGMENT_MAGIC, header.to_map())
+        self._disk.note(file)
+        return file
 
 
 def _text_of(error: OSError) -> str:

@@ -4,6 +4,7 @@ It follows the segments' numbers and is not rotated by a size of its own: a prom
 computation far more in the segment.
 """
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import msgpack
 
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
+from recorder.disk_sync import DiskSync
 from recorder.errors import RecordingUnwritable
 from recorder.format import MAX_BODY_BYTES, VAULT_MAGIC, vault_path
 from recorder.frames import FramedFile
@@ -38,21 +40,26 @@ class VaultWriter:
     num_lost   records that are not on file and not yet told in a gap record
     """
 
-    def __init__(self, directory: Path, header: Header, clock: Clock, segment_number: int) -> None:
+    def __init__(self, directory: Path, header: Header, clock: Clock, disk: DiskSync, segment_number: int) -> None:
         """Raises RecordingUnwritable."""
+        self._disk = disk
         self._directory = directory
         self._header = header
         self._clock = clock
         self._packer = msgpack.Packer()
         self._segment_number = segment_number
         self._num_closed_bytes = 0
-        self._must_rotate = False
         self.num_lost = 0
         self._cause = ""
         try:
             self._file = self._create(segment_number)
         except OSError as error:
             raise RecordingUnwritable(f"no vault in {directory}: {error.strerror or error}") from error
+
+    @property
+    def is_broken(self) -> bool:
+        """Nothing can be appended before the next segment begins."""
+        return self._file.is_broken or self._file.sync_error is not None
 
     @property
     def num_bytes(self) -> int:
@@ -71,23 +78,19 @@ class VaultWriter:
         if not bodies:
             return
         try:
-            if segment_number != self._segment_number or self._file.is_broken:
+            if segment_number != self._segment_number:
                 self._begin(segment_number)
+            if self.is_broken:
+                raise OSError(errno.EIO, "the vault became unwritable")
             self._file.append(bodies)
+            self._disk.note(self._file)
             self.num_lost -= num_told
         except OSError as error:
             self.note_lost(len(bodies) - bool(num_told), f"{error.strerror or error} (errno {error.errno})")
 
-    def sync(self) -> None:
-        try:
-            self._file.sync()
-        except OSError as error:
-            self._cause = f"{error.strerror or error} (errno {error.errno})"
-
     def close(self) -> None:
         self.append([], self._segment_number)  # a gap that still waits to be told
-        self.sync()
-        self._file.close()
+        self._disk.retire(self._file)
 
     def _encode(self, record: Prompt | StepTokens) -> bytes | None:
         if isinstance(record, Prompt):
@@ -107,8 +110,7 @@ class VaultWriter:
     def _begin(self, segment_number: int) -> None:
         """Raises OSError, and then the vault before stays the one in use."""
         file = self._create(segment_number)
-        self.sync()
-        self._file.close()
+        self._disk.retire(self._file)
         self._num_closed_bytes += self._file.num_bytes
         self._segment_number, self._file = segment_number, file
 
@@ -119,4 +121,6 @@ class VaultWriter:
             created_now_ns=self._clock.now_ns(),
             segment_number=segment_number,
         )
-        return FramedFile(vault_path(self._directory, segment_number), VAULT_MAGIC, header.to_vault_map())
+        file = FramedFile(vault_path(self._directory, segment_number), VAULT_MAGIC, header.to_vault_map())
+        self._disk.note(file)
+        return file

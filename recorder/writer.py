@@ -2,6 +2,9 @@
 
 What it must not do: block, raise into or otherwise slow the engine because of the disk. A full queue and a failing
 disk cost entries, which are counted and stand in the recording as a gap.
+
+Whoever shows an entry to the world first asks `wait_until_settled` whether it is on file or counted as lost: then a
+killed process has told nobody of anything that its recording lacks.
 """
 
 import fcntl
@@ -15,6 +18,7 @@ from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.limits import MAX_RECORD_QUEUE_ENTRIES
 from engine.core.vocabulary import Entry
+from recorder.disk_sync import DiskSync
 from recorder.errors import RecordingUnwritable
 from recorder.header import Header
 from recorder.segments import Lost, SegmentWriter
@@ -22,6 +26,7 @@ from recorder.vault_writer import Prompt, StepTokens, VaultWriter
 
 _MAX_BATCH_ITEMS = 512  # in one append: bounds how long the thread holds what it has taken
 _CLOSE_TIMEOUT_S = 10.0  # a disk that hangs must not keep the process from ending
+_NS_PER_S = 1_000_000_000
 
 
 class _Close(NamedTuple):
@@ -57,11 +62,11 @@ class Recorder:
         record_content: bool,
         max_segment_bytes: int,
         sync_interval_ms: int,
+        max_segment_age_s: int = 600,
         max_queue_entries: int = MAX_RECORD_QUEUE_ENTRIES,
     ) -> None:
         """Raises RecordingUnwritable when the folder cannot be written or another process records into it."""
-        self._clock = clock
-        self._sync_interval_ns = sync_interval_ms * 1_000_000
+        self._retry_interval_s = sync_interval_ms / 1e3
         self._max_queue_entries = max_queue_entries
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._refused: _Refused | None = None
@@ -70,13 +75,19 @@ class Recorder:
         self._num_contents_refused = 0
         self._num_contents_refused_told = 0
         self._is_closed = False
+        self._settled = header.first_sequence
+        self._settling = threading.Condition()
+        self._is_awaited = False
         self._folder = _claim_folder(directory)
+        self._disk = DiskSync(sync_interval_ms)
         try:
-            self._segments = SegmentWriter(directory, header, clock, max_segment_bytes)
-            self._vault = (
-                VaultWriter(directory, header, clock, self._segments.segment_number) if record_content else None
+            self._segments = SegmentWriter(
+                directory, header, clock, self._disk, max_segment_bytes, max_segment_age_s * _NS_PER_S
             )
+            number = self._segments.segment_number
+            self._vault = VaultWriter(directory, header, clock, self._disk, number) if record_content else None
         except RecordingUnwritable:
+            self._disk.close(_CLOSE_TIMEOUT_S)
             os.close(self._folder)
             raise
         self._thread = threading.Thread(target=self._write_until_closed, name="recorder", daemon=True)
@@ -120,10 +131,28 @@ class Recorder:
         if self._vault is not None:
             self._queue_contents(StepTokens(step, outputs))
 
+    def wait_until_settled(self, sequence: int, timeout_s: float) -> bool:
+        """Whether the entry is on file, or counted as lost, within this time; any thread but the engine's.
+
+        With a timeout of 0 it only looks.
+        """
+        if sequence < self._settled:
+            return True
+        if timeout_s <= 0:
+            return False
+
+        def is_settled() -> bool:
+            self._is_awaited = True  # before looking: `_settle` moves on first and looks at this then
+            return sequence < self._settled
+
+        with self._settling:
+            return self._settling.wait_for(is_settled, timeout_s)
+
     def close(self, cause: str) -> None:
         """Write what is queued, then RecordingClosed; sync; end the thread. A second call does nothing.
 
-        Waits at most 10 s for the disk; later entries are counted as lost.
+        Waits at most 10 s for what is to be written and 10 s for the disk to sync it; later entries are counted
+        as lost.
         """
         if self._is_closed:
             return
@@ -131,6 +160,8 @@ class Recorder:
         self._max_queue_entries = 0  # from here on `record` refuses
         self._queue.put(_Close(cause))
         self._thread.join(_CLOSE_TIMEOUT_S)
+        if not self._thread.is_alive() and self._disk.close(_CLOSE_TIMEOUT_S):
+            os.close(self._folder)  # gives up the claim
 
     def _refuse(self, entry: Entry) -> None:
         self._num_refused += 1
@@ -153,30 +184,20 @@ class Recorder:
             self._num_contents_refused += 1
 
     def _write_until_closed(self) -> None:
-        """The writer thread. It sleeps in the queue, and wakes by itself only while something waits to be synced."""
-        last_sync_ns = self._clock.now_ns()
-        is_synced = True
+        """The writer thread. It sleeps in the queue, and wakes by itself only while a gap waits to be written."""
         while True:
-            batch = self._take(None if is_synced else last_sync_ns + self._sync_interval_ns - self._clock.now_ns())
+            batch = self._take(self._retry_interval_s if self._has_gap_to_write() else None)
             closing = batch.pop() if batch and isinstance(batch[-1], _Close) else None
             self._write(batch)
+            self._settle(batch)
             if isinstance(closing, _Close):
                 self._finish(closing.cause)
                 return
-            now_ns = self._clock.now_ns()
-            if is_synced:
-                last_sync_ns, is_synced = now_ns, False
-            if not batch or now_ns - last_sync_ns >= self._sync_interval_ns:
-                self._segments.sync()
-                if self._vault is not None:
-                    self._vault.sync()
-                last_sync_ns = self._clock.now_ns()
-                is_synced = not self._has_gap_to_write()  # else it is tried again at the next interval
 
-    def _take(self, timeout_ns: int | None) -> list[_Item]:
+    def _take(self, timeout_s: float | None) -> list[_Item]:
         """What is at hand, waiting for the first of it; empty when the time has passed."""
         try:
-            batch = [self._queue.get(timeout=None if timeout_ns is None else max(0, timeout_ns) / 1e9)]
+            batch = [self._queue.get(timeout=timeout_s)]
         except Empty:
             return []
         for _ in range(min(self._queue.qsize(), _MAX_BATCH_ITEMS)):
@@ -185,12 +206,28 @@ class Recorder:
             batch.append(self._queue.get_nowait())
         return batch
 
+    def _settle(self, batch: list[_Item]) -> None:
+        for item in reversed(batch):
+            if isinstance(item, Entry):
+                self._settled = item.sequence + 1
+            elif isinstance(item, _Refused):
+                self._settled = item.lost.first_sequence + item.lost.num_entries
+            else:
+                continue
+            break
+        if self._is_awaited:
+            with self._settling:
+                self._is_awaited = False
+                self._settling.notify_all()
+
     def _write(self, batch: list[_Item]) -> None:
         """Contents first: whatever stands in the stream has its contents in the vault."""
         if self._vault is not None:
             contents: list[Prompt | StepTokens] = [item for item in batch if isinstance(item, Prompt | StepTokens)]
             self._tell_refused_contents(self._vault)
             self._vault.append(contents, self._segments.segment_number)
+            if self._vault.is_broken:
+                self._segments.must_rotate = True
         self._segments.append([self._unwrapped(item) for item in batch if isinstance(item, Entry | _Refused)])
 
     def _unwrapped(self, item: Entry | _Refused) -> Entry | Lost:
@@ -214,7 +251,6 @@ class Recorder:
             self._tell_refused_contents(self._vault)
             self._vault.close()
         self._segments.close(cause)
-        os.close(self._folder)  # gives up the claim
 
 
 def _claim_folder(directory: Path) -> int:

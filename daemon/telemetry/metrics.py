@@ -141,6 +141,11 @@ class _TimelineCollector(Collector):
         yield self._counter("reprise:recorder_bytes", "Bytes recorded.", written.num_bytes)
         yield self._counter("reprise:recorder_entries", "Entries recorded.", written.num_entries)
         yield self._counter("reprise:recorder_gap_entries", "Entries lost by the recorder.", written.num_gap_entries)
+        yield self._counter(
+            "reprise:recorder_early_entries",
+            "Entries that clients saw before they were on file: the disk stalled.",
+            written.num_early_entries,
+        )
 
     def _gauge(
         self, name: str, meaning: str, value: float | Mapping[str, float], label: str | None = None

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from engine.clock import SystemClock
 from engine.core.vocabulary import Entry
+from recorder.disk_sync import DiskSync
 from recorder.segments import SegmentWriter
 from tests.recorder.samples import header, recorder, step_entry
 
 NUM_ENTRIES = 8_000
 BATCH_ENTRIES = 4  # in one append: what gathers while the writer thread waits for its turn
 MAX_SEGMENT_BYTES = 64 << 20
+MAX_AGE_NS = 600 * 10**9
 
 
 def measure_record_us(entries: list[Entry]) -> float:
@@ -34,7 +36,8 @@ def measure_write(entries: list[Entry]) -> tuple[float, float]:
     clock = SystemClock()
     costs: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        segments = SegmentWriter(Path(folder), header(), clock, MAX_SEGMENT_BYTES)
+        disk = DiskSync(1000)
+        segments = SegmentWriter(Path(folder), header(), clock, disk, MAX_SEGMENT_BYTES, MAX_AGE_NS)
         num_header_bytes = segments.num_bytes
         for first in range(0, len(entries), BATCH_ENTRIES):
             before = clock.now_ns()
@@ -42,6 +45,7 @@ def measure_write(entries: list[Entry]) -> tuple[float, float]:
             costs.append(clock.now_ns() - before)
         num_bytes = segments.num_bytes - num_header_bytes
         segments.close("measured")
+        disk.close(10)
     return statistics.median(costs) / BATCH_ENTRIES / 1_000, num_bytes / len(entries)
 
 

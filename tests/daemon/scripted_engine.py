@@ -2,13 +2,15 @@
 
 It loads no torch, so it starts in a fraction of a second, and takes STEP_SECONDS per step. A prompt that holds POISON
 kills it, one that holds FAILING fails its step, one that holds STUCK makes a step that does not end. The model's name
-may say how it starts.
+may say how it starts. Each append to the recording takes APPEND_SECONDS longer than the disk does, and the first sync
+SYNC_SECONDS.
 """
 
 import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,8 +23,11 @@ from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.execution.interface import StepResult
 from engine.execution.scripted import SCRIPTED_VOCABULARY, ScriptedRunner
+from recorder.frames import FramedFile
 
 STEP_SECONDS = float(os.environ.get("SCRIPTED_STEP_SECONDS", "0.002"))
+APPEND_SECONDS = float(os.environ.get("SCRIPTED_APPEND_SECONDS", "0"))
+SYNC_SECONDS = float(os.environ.get("SCRIPTED_SYNC_SECONDS", "0"))
 POISON = SCRIPTED_VOCABULARY + 13
 FAILING = SCRIPTED_VOCABULARY + 14
 STUCK = SCRIPTED_VOCABULARY + 15
@@ -69,8 +74,25 @@ def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
     return Built(config, digest_key)
 
 
+def slow_down_the_disk() -> None:
+    append, sync = FramedFile.append, FramedFile.sync
+    seconds_to_sync = [SYNC_SECONDS]
+
+    def late_append(file: FramedFile, bodies: Sequence[bytes]) -> None:
+        time.sleep(APPEND_SECONDS)
+        append(file, bodies)
+
+    def late_sync(file: FramedFile) -> None:
+        time.sleep(seconds_to_sync.pop() if seconds_to_sync else 0)
+        sync(file)
+
+    FramedFile.append = late_append  # type: ignore[assignment,method-assign]
+    FramedFile.sync = late_sync  # type: ignore[assignment,method-assign]
+
+
 def main() -> int:
     """The real process, with this module in place of the one that builds a model."""
+    slow_down_the_disk()
     builder = ModuleType("engine.execution.build")
     vars(builder).update(build_runner=build, BuiltRunner=Built)
     sys.modules[builder.__name__] = builder

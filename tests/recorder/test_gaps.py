@@ -41,7 +41,7 @@ def test_a_full_queue_costs_a_counted_gap(tmp_path: Path) -> None:
     entries = small_entries(100)
     clock.shut()
     writer.record(entries[0])
-    assert clock.writer_waits.wait(10), "the writer thread reads the clock after each append"
+    assert clock.writer_waits.wait(10), "the writer thread reads the clock before each append"
     for entry in entries[1:50]:
         writer.record(entry)  # 10 of them find a place
     assert writer.num_gap_entries == 39
