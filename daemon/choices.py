@@ -57,6 +57,8 @@ class Choices:
         match reason:
             case FinishReason.DRAINED:
                 return errors.cut_by_drain()
+            case FinishReason.EXPIRED:
+                return errors.expired()
             case FinishReason.FAILED:
                 return errors.step_failed()
             case FinishReason.LOST:

@@ -70,6 +70,18 @@ class DaemonConfig:
     max_num_seqs: int = _option(64, "REQUESTS", values.integer(1, 65_536), "requests running at the same time")
     max_num_batched_tokens: int = _option(512, "TOKENS", values.integer(1, 1_048_576), "tokens computed in one step")
     max_num_queued_reqs: int = _option(1024, "REQUESTS", values.integer(1, 1_048_576), "requests that may wait")
+    max_num_queued_tokens: int = _option(
+        0, "TOKENS", values.integer(0, 2**40), "prompt tokens of those that wait; 0: no bound"
+    )
+    max_num_queued_reqs_per_tenant: int = _option(
+        0, "REQUESTS", values.integer(0, 1_048_576), "of one tenant that may wait; more get 429; 0: no bound"
+    )
+    max_num_queued_tokens_per_tenant: int = _option(
+        0, "TOKENS", values.integer(0, 2**40), "prompt tokens of one tenant's that wait; more get 429; 0: no bound"
+    )
+    queue_timeout: float = _option(
+        0.0, "SECONDS", values.seconds(0, 86_400), "a request that has not begun by then gets 504; 0: it waits"
+    )
     scheduling_policy: str = _option(
         "fcfs", "NAME", values.policy(*POLICY_NAMES), f"who runs first: {', '.join(POLICY_NAMES)}, or module:Class"
     )

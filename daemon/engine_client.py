@@ -117,6 +117,7 @@ class EngineClient:
                 contents,
                 urgency.ttft_target_ms,
                 urgency.itl_target_ms,
+                arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
             )
         )
         self.progress.note_work(len(self.live))

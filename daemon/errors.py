@@ -41,7 +41,13 @@ class ApiError(EngineError):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": code}}
 
 
-_TYPES = {401: "authentication_error", 404: "not_found_error", 503: "service_unavailable_error"}
+_TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+    504: "timeout_error",
+}
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
@@ -65,6 +71,11 @@ def engine_lost(retry_after_seconds: int) -> ApiError:
     return unavailable(message, "engine_lost", retry_after_seconds)
 
 
+def expired() -> ApiError:
+    message = "the request waited longer than its queue timeout and was not begun: send it again, or with more patience"
+    return ApiError(504, message, code="queue_timeout", retry_after_seconds=DEFAULT_RETRY_SECONDS)
+
+
 def step_failed() -> ApiError:
     return ApiError(500, "the engine could not compute this request; the log says why", code="step_failed")
 
@@ -76,6 +87,7 @@ def internal() -> ApiError:
 def rejected(decision: RequestRejected, num_prompt_tokens: int) -> ApiError:
     """The core's refusal in the client's words, with the figures it was made on."""
     asked, limit = decision.asked, decision.limit
+    seconds = max(1, -(-decision.retry_after_ms // 1000))
     match decision.reason:
         case RejectReason.PROMPT_TOO_LONG:
             return prompt_too_long(num_prompt_tokens, limit)
@@ -94,12 +106,23 @@ def rejected(decision: RequestRejected, num_prompt_tokens: int) -> ApiError:
                 "context_length_exceeded",
             )
         case RejectReason.QUEUE_FULL:
-            seconds = max(1, -(-decision.retry_after_ms // 1000))
             return unavailable(f"{limit} requests already wait, no more may: try again later", "queue_full", seconds)
+        case RejectReason.QUEUE_TOKENS_FULL:
+            message = f"{asked} prompt tokens would wait with this request, at most {limit} may: try again later"
+            return unavailable(message, "queue_full", seconds)
+        case RejectReason.TENANT_QUEUE_FULL:
+            return _too_many(f"{limit} of your requests already wait, no more may: try again later", seconds)
+        case RejectReason.TENANT_QUEUE_TOKENS_FULL:
+            message = f"{asked} of your prompt tokens would wait with this request, at most {limit} may: "
+            return _too_many(message + "try again later", seconds)
         case RejectReason.DUPLICATE_REQUEST:
             return duplicate_request_id()
         case _:
             return draining()
+
+
+def _too_many(message: str, retry_after_seconds: int) -> ApiError:
+    return ApiError(429, message, code="tenant_queue_full", retry_after_seconds=retry_after_seconds)
 
 
 def prompt_too_long(num_prompt_tokens: int, max_prompt_tokens: int) -> ApiError:

@@ -161,6 +161,7 @@ def _question(
             fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
             fields.integer(body, "ttft_target_ms", 0, 0, MAX_TARGET_MS),
             fields.integer(body, "itl_target_ms", 0, 0, MAX_TARGET_MS),
+            fields.integer(body, "queue_timeout_ms", 0, 0, MAX_TARGET_MS),
         ),
         request_id=read_request_id(request_id),
         unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
@@ -231,7 +232,7 @@ def _one_prompt(item: Any, vocab_size: int) -> Prompt:
 
 _KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *("model", "prompt", "messages", "stream", "stream_options", "user", "priority", "request_id", "return_token_ids"),
-    *("ttft_target_ms", "itl_target_ms"),
+    *("ttft_target_ms", "itl_target_ms", "queue_timeout_ms"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("logit_bias", "logprobs", "top_logprobs"),

@@ -19,6 +19,7 @@ from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
 from daemon.response_bodies import ResponseBodies, usage
 from daemon.service import Service
 from daemon.streaming import EventStream
+from daemon.urgency import Urgency
 from engine.core.contents import RequestContents
 
 SEED_HEADER = "X-Reprise-Seed"
@@ -85,12 +86,18 @@ class Turn:
         )
         call.ask(
             self._request_id + suffix,
-            question.urgency,
+            self._urgency(),
             self._arrival_ns,
             self._max_output_tokens(len(prompt)),
             question.sampling._replace(seed=self._seed),
             contents,
         )
+
+    def _urgency(self) -> Urgency:
+        """As asked, with the server's own patience where the client named none."""
+        urgency = self._question.urgency
+        own_ms = round(self._service.config.queue_timeout * 1000)
+        return urgency if urgency.queue_timeout_ms else urgency._replace(queue_timeout_ms=own_ms)
 
     def _max_output_tokens(self, num_prompt_tokens: int) -> int:
         """What was asked; else the API's default, as far as the context has room. Refusing is the core's."""

@@ -49,6 +49,9 @@ class EngineConfig:
     watermark_permille: int = 10
     reserve_output: str = "expected"
     thrash_bound_permille: int = 100
+    max_num_queued_tokens: int = 0
+    max_num_queued_reqs_per_tenant: int = 0
+    max_num_queued_tokens_per_tenant: int = 0
     enable_prefix_caching: bool = True
     num_threads: int = 0
     record_dir: str = ""

@@ -21,6 +21,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    TimerFired,
 )
 from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
@@ -139,8 +140,15 @@ class EngineLoop:
             event, outputs = StepFailed(plan.step, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]), ()
         for message in inbox.drain():
             self.take(message)
+        self._fire_timer()
         self._sink.record_tokens(plan.step, outputs)
         self._handle(event, outputs)
+
+    def _fire_timer(self) -> None:
+        """Tell the core the time it asked for. While it asks a step is under way, so after each step is soon enough."""
+        timer_ns = self.core.next_timer_ns
+        if 0 < timer_ns <= self._clock.now_ns():
+            self._handle(TimerFired())
 
     def _take_arrival(self, arrive: Arrive) -> None:
         contents = arrive.contents
@@ -157,6 +165,7 @@ class EngineLoop:
             arrive.sampling,
             arrive.ttft_target_ms,
             arrive.itl_target_ms,
+            arrive.deadline_ns,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         decisions = self._handle(event)

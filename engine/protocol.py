@@ -37,6 +37,7 @@ class Arrive(NamedTuple):
     contents: RequestContents
     ttft_target_ms: int = 0
     itl_target_ms: int = 0
+    deadline_ns: int = 0
 
 
 class Cancel(NamedTuple):

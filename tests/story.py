@@ -35,6 +35,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    TimerFired,
 )
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
@@ -69,6 +70,7 @@ class Story:
         tenant: str = "default",
         ttft_target_ms: int = 0,
         itl_target_ms: int = 0,
+        deadline_ns: int = 0,
     ) -> None:
         """A request of so many prompt tokens. A text prompt has one letter per token: equal beginnings share blocks."""
         number = self.numbers[name] = len(self.numbers)
@@ -90,11 +92,17 @@ class Story:
                 SamplingParams(),
                 ttft_target_ms,
                 itl_target_ms,
+                deadline_ns,
             )
         )
 
     def cancels(self, name: str, cause: CancelCause = CancelCause.CLIENT) -> None:
         self.on(RequestCancelled(self.numbers[name], cause))
+
+    def timer_fires(self, at_ns: int) -> None:
+        """As the loop does it: when the core asked to be told."""
+        self._now_ns = max(self._now_ns, at_ns - 1_000_000)
+        self.on(TimerFired())
 
     def drains(self) -> None:
         self.on(DrainRequested())

@@ -25,6 +25,7 @@ _SUCCESS_WORDS = {
     FinishReason.KV_CACHE_EXHAUSTED: "length",
     FinishReason.CANCELLED: "abort",
     FinishReason.DRAINED: "abort",
+    FinishReason.EXPIRED: "abort",
     FinishReason.FAILED: "error",
     FinishReason.LOST: "error",
 }

@@ -14,6 +14,9 @@ class RejectReason(StrEnum):
     CONTEXT_TOO_LONG = "context_too_long"  # prompt + max_output_tokens exceeds max_model_len
     EXCEEDS_KV_CACHE = "exceeds_kv_cache"  # the prompt alone needs more blocks than there are
     QUEUE_FULL = "queue_full"
+    QUEUE_TOKENS_FULL = "queue_tokens_full"  # more prompt tokens would wait than may
+    TENANT_QUEUE_FULL = "tenant_queue_full"  # the tenant's own bounds
+    TENANT_QUEUE_TOKENS_FULL = "tenant_queue_tokens_full"
     DRAINING = "draining"
     DUPLICATE_REQUEST = "duplicate_request"
 
@@ -54,6 +57,7 @@ class FinishReason(StrEnum):
     CANCELLED = "cancelled"
     DRAINED = "drained"  # cut off at the drain timeout
     FAILED = "failed"  # its step failed or its logits were not finite
+    EXPIRED = "expired"  # it had not begun by its deadline
     LOST = "lost"  # the engine that held it died
 
 
@@ -61,7 +65,7 @@ class RequestRejected(NamedTuple):
     """Refused at arrival: it never waits and never runs.
 
     asked, limit      the figure that was too large and its bound, in the unit of the reason (tokens or requests)
-    retry_after_ms    for QUEUE_FULL: when a place should be free at the measured drain rate; else 0
+    retry_after_ms    for a full queue: when there should be room again at the measured drain rate; else 0
     """
 
     request: int

@@ -37,6 +37,7 @@ class RequestArrived(NamedTuple):
     ttft_target_ms, itl_target_ms
                       when it wants its first token after its arrival, and each further one after the one before;
                       0 takes the limits'
+    deadline_ns       monotonic time by which it must have been admitted, or it ends as expired; 0: it may wait forever
     """
 
     request: int
@@ -50,6 +51,7 @@ class RequestArrived(NamedTuple):
     sampling: SamplingParams
     ttft_target_ms: int = 0
     itl_target_ms: int = 0
+    deadline_ns: int = 0
 
 
 class RequestCancelled(NamedTuple):
@@ -94,6 +96,10 @@ class ExecutorRestarted(NamedTuple):
     lost: tuple[tuple[int, str, int, int], ...]
 
 
+class TimerFired(NamedTuple):
+    """The time that the core wanted to be told has come: whose deadline has passed ends."""
+
+
 class PolicyChanged(NamedTuple):
     """From now on another policy, or the same with other parameters, orders the waiting, who are ranked anew.
 
@@ -106,5 +112,12 @@ class PolicyChanged(NamedTuple):
 
 
 Event = (
-    RequestArrived | RequestCancelled | StepCompleted | StepFailed | DrainRequested | ExecutorRestarted | PolicyChanged
+    RequestArrived
+    | RequestCancelled
+    | StepCompleted
+    | StepFailed
+    | TimerFired
+    | PolicyChanged
+    | DrainRequested
+    | ExecutorRestarted
 )

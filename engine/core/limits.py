@@ -23,6 +23,9 @@ class Limits:
     max_num_seqs            requests running at the same time
     max_num_batched_tokens  tokens computed in one step
     max_num_queued_reqs     requests waiting (preempted ones not counted, for they were admitted once)
+    max_num_queued_tokens   prompt tokens of those waiting; 0: no bound beside the one in requests
+    max_num_queued_reqs_per_tenant, max_num_queued_tokens_per_tenant
+                            the same for each tenant; 0: no bound
     scheduling_policy       name of a policy in `policies/`, or an operator's own as module:Class
     enable_prefix_caching   look prompts up in, and keep finished blocks for, the prefix index
     priority_aging_ns       `priority` policy: one class counts as much as so much earlier arrival
@@ -65,6 +68,9 @@ class Limits:
     watermark_permille: int = 10
     reserve_output: str = "expected"
     thrash_bound_permille: int = 100
+    max_num_queued_tokens: int = 0
+    max_num_queued_reqs_per_tenant: int = 0
+    max_num_queued_tokens_per_tenant: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -28,6 +28,7 @@ from engine.core.kv_cache import BlockPool
 from engine.core.limits import Limits
 from engine.core.phases.interface import Phases, StepShare
 from engine.core.policies.interface import Policy
+from engine.core.queue_limits import QueueAccount
 from engine.core.request import Request, Status
 from engine.core.starvation import StarvationGuard
 from engine.core.waiting import WaitingQueue
@@ -45,6 +46,7 @@ class Planner:
         self.waiting = WaitingQueue(policy)
         self.guard = StarvationGuard(limits)
         self.admission = AdmissionControl(limits, pool)
+        self.queue = QueueAccount(limits)
         self._num_reserved_blocks = 0  # that the protected among the running may grow to
         self._now_ns = 0
         self._num_steps = 0
@@ -57,6 +59,7 @@ class Planner:
     def enqueue(self, request: Request, now_ns: int) -> None:
         self._now_ns = now_ns
         self.policy.on_arrived(request, now_ns)
+        self.queue.add(request)
         self._wait(request)
 
     def change_policy(self, limits: Limits, policy: Policy, live: list[Request], now_ns: int) -> None:
@@ -77,6 +80,8 @@ class Planner:
                 self._num_reserved_blocks -= self._most_blocks(request)
         else:
             self.waiting.remove(request)
+            if request.status is Status.WAITING:
+                self.queue.remove(request)
         num_blocks_freed = self.pool.release(request.block_table)
         request.block_table = []
         finished = RequestFinished(
@@ -312,6 +317,8 @@ class Planner:
     def _admit(self, request: Request, hits: list[int]) -> None:
         num_blocks_free = self.pool.num_free
         self.waiting.remove(request)
+        if request.status is Status.WAITING:
+            self.queue.remove(request)
         self.pool.hold(hits)
         blocks, evicted = self.pool.allocate(self._num_blocks_for(request.num_tokens) - len(hits))
         request.block_table = hits + blocks

@@ -53,6 +53,7 @@ class Request:
         "block_table",
         "chain",
         "chain_length",
+        "deadline_ns",
         "deferral",
         "is_protected",
         "itl_target_ms",
@@ -83,6 +84,7 @@ class Request:
         self.arrival_ns = event.arrival_ns
         self.num_prompt_tokens = event.num_prompt_tokens
         self.max_output_tokens = event.max_output_tokens
+        self.deadline_ns = event.deadline_ns
         self.ttft_target_ms = event.ttft_target_ms
         self.itl_target_ms = event.itl_target_ms
         self.block_digests = list(event.prompt_digests)

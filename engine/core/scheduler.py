@@ -7,6 +7,7 @@ rows in that step's result are ignored.
 
 from collections import deque
 
+from engine.core.deadlines import Deadlines
 from engine.core.decisions import (
     Decision,
     FinishReason,
@@ -28,6 +29,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    TimerFired,
 )
 from engine.core.kv_cache import BlockPool
 from engine.core.limits import Limits
@@ -55,6 +57,7 @@ class Core:
         self.step_times = StepTimeModel()
         self.planner = Planner(limits, make_policy(limits), make_phases(limits, self.step_times), self.pool)
         self.requests: dict[int, Request] = {}
+        self._deadlines = Deadlines()
         self._live_ids: dict[str, int] = {}
         self._step_under_way: StepPlanned | None = None
         self._is_draining = False
@@ -67,12 +70,18 @@ class Core:
             DrainRequested: self._on_drain_requested,
             ExecutorRestarted: self._on_executor_restarted,
             PolicyChanged: self._on_policy_changed,
+            TimerFired: self._on_timer_fired,
         }
 
     @property
     def is_drained(self) -> bool:
         """Draining, and nothing is left to do."""
         return self._is_draining and not self.requests
+
+    @property
+    def next_timer_ns(self) -> int:
+        """When the core wants a TimerFired; 0: not at all. While it is not 0 somebody waits, so a step is under way."""
+        return self._deadlines.next_ns
 
     def handle(self, event: Event, now_ns: int) -> list[Decision]:
         """Decide on one event. `now_ns` is monotonic; it is the only clock reading the core is given.
@@ -96,6 +105,7 @@ class Core:
         request = Request(event)
         self.requests[request.number] = request
         self._live_ids[request.request_id] = request.number
+        self._deadlines.add(request)
         self.planner.enqueue(request, now_ns)
         return []
 
@@ -104,7 +114,6 @@ class Core:
         limits = self.limits
         num_slots = limits.num_kv_blocks * limits.block_size
         num_tokens = event.num_prompt_tokens + event.max_output_tokens
-        waiting = self.planner.waiting.num_never_admitted
         checks = (
             (self._is_draining, RejectReason.DRAINING, 0, 0),
             (
@@ -121,13 +130,12 @@ class Core:
             ),
             (num_tokens > limits.max_model_len, RejectReason.CONTEXT_TOO_LONG, num_tokens, limits.max_model_len),
             (event.num_prompt_tokens > num_slots, RejectReason.EXCEEDS_KV_CACHE, event.num_prompt_tokens, num_slots),
-            (waiting >= limits.max_num_queued_reqs, RejectReason.QUEUE_FULL, waiting + 1, limits.max_num_queued_reqs),
         )
         for is_broken, reason, asked, limit in checks:
             if is_broken:
-                retry_after_ms = self._retry_after_ms(now_ns) if reason is RejectReason.QUEUE_FULL else 0
-                return RequestRejected(event.request, reason, asked, limit, retry_after_ms)
-        return None
+                return RequestRejected(event.request, reason, asked, limit, 0)
+        overrun = self.planner.queue.overrun(event)
+        return overrun and RequestRejected(event.request, *overrun, self._retry_after_ms(now_ns))
 
     def _retry_after_ms(self, now_ns: int) -> int:
         """When the queue should have drained, at the rate at which the latest requests ended."""
@@ -143,6 +151,10 @@ class Core:
             return []
         drained = event.cause == CancelCause.DRAIN
         return [self._finish(request, FinishReason.DRAINED if drained else FinishReason.CANCELLED, now_ns)]
+
+    def _on_timer_fired(self, event: TimerFired, now_ns: int) -> list[Decision]:
+        expired = self._deadlines.take_expired(now_ns)
+        return [self._finish(request, FinishReason.EXPIRED, now_ns) for request in expired]
 
     def _on_drain_requested(self, event: DrainRequested, now_ns: int) -> list[Decision]:
         self._is_draining = True

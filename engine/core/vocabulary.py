@@ -59,6 +59,7 @@ KINDS: dict[int, type[Any]] = {
     5: events.DrainRequested,
     6: events.ExecutorRestarted,
     7: events.PolicyChanged,
+    8: events.TimerFired,
     101: decisions.RequestRejected,
     102: decisions.RequestDeferred,
     103: decisions.RequestAdmitted,

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
 from engine.core.policies.interface import Policy
-from engine.core.request import Request, Status
+from engine.core.request import Request
 
 MAX_RERANKS = 8  # in a pass, 6 µs each with 10,000 waiting; then the head is taken as it is
 
@@ -23,7 +23,6 @@ class WaitingQueue:
         self._unprotected: dict[int, Request] = {}  # by number
         self._numbers: list[int] = []  # heap: of all unprotected ones, and of some that are gone
         self._num_reranks_left = 0
-        self.num_never_admitted = 0
 
     def __len__(self) -> int:
         return len(self._protected) + len(self._unprotected)
@@ -66,7 +65,6 @@ class WaitingQueue:
             insort(lane, request, key=_rank_of)
 
     def add(self, request: Request, now_ns: int) -> None:
-        self.num_never_admitted += request.status is Status.WAITING
         if request.is_protected:
             insort(self._protected, request, key=_number_of)
             return
@@ -75,8 +73,6 @@ class WaitingQueue:
         self._join_lane(request, now_ns)
 
     def remove(self, request: Request) -> None:
-        """Called while the request still has the status it waits with."""
-        self.num_never_admitted -= request.status is Status.WAITING
         if request.is_protected:
             self._protected.remove(request)
             return

@@ -20,6 +20,7 @@ from engine.core.events import (
     RequestArrived,
     RequestCancelled,
     StepFailed,
+    TimerFired,
 )
 from engine.core.limits import Limits
 from engine.core.phases.registry import PHASES_NAMES
@@ -74,8 +75,9 @@ class CoreMachine(RuleBasedStateMachine):
         max_output_tokens=st.integers(1, 10),
         priority=st.integers(0, 9),
         tenant=st.sampled_from("ab"),
+        deadline_ns=st.integers(0, 5),
     )
-    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int, tenant: str) -> None:
+    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int, tenant: str, deadline_ns: int) -> None:
         number = self.num_arrived
         self.num_arrived += 1
         contents = RequestContents(tuple(prompt))
@@ -86,8 +88,13 @@ class CoreMachine(RuleBasedStateMachine):
         self.handle(
             RequestArrived(
                 number, f"r{number}", tenant, priority, arrival_ns, len(prompt), max_output_tokens, digests, sampling
-            )
+            )._replace(deadline_ns=deadline_ns and arrival_ns + deadline_ns)
         )
+
+    @rule()
+    def fire_timer(self) -> None:
+        """At any time: whoever is not due stays."""
+        self.handle(TimerFired())
 
     @precondition(lambda self: self.num_arrived > 0)
     @rule(data=st.data(), cause=st.sampled_from(list(CancelCause)))

@@ -163,6 +163,37 @@ def test_a_full_queue_gets_503_and_says_when_to_come_back(tell_small: Tell) -> N
     tell_small(story)
 
 
+def test_a_request_that_does_not_begin_within_its_queue_timeout_gets_504(tell_small: Tell) -> None:
+    async def story(served: Served) -> None:
+        long = asyncio.create_task(served.complete(max_tokens=100, ignore_eos=True))
+        await asyncio.sleep(0.05)
+        status, answer = await served.complete(queue_timeout_ms=20)
+        assert status == 504
+        assert answer["error"]["code"] == "queue_timeout"
+        lines = await served.events("/v1/completions", completion(queue_timeout_ms=20))
+        assert json.loads(lines[-2])["error"]["code"] == "queue_timeout"
+        assert lines[-1] == "[DONE]"
+        assert (await long)[0] == 200
+
+    tell_small(story)
+
+
+def test_a_tenant_with_too_many_waiting_gets_429_and_is_told_when_to_come_back() -> None:
+    async def story(served: Served) -> None:
+        async def one() -> tuple[int, str | None]:
+            async with served.session.post("/v1/completions", json=completion(max_tokens=30)) as response:
+                await response.read()
+                return response.status, response.headers.get("Retry-After")
+
+        results = await asyncio.gather(*[one() for _ in range(6)])
+        refused = [retry_after for status, retry_after in results if status == 429]
+        assert 0 < len(refused) < 6
+        assert all(retry_after and int(retry_after) >= 1 for retry_after in refused)
+
+    for tell in shared_server(max_num_seqs=1, max_num_queued_reqs_per_tenant=1):
+        tell(story)
+
+
 def test_every_error_is_the_apis_json(tell_small: Tell) -> None:
     async def story(served: Served) -> None:
         session = served.session

@@ -26,6 +26,7 @@ BLOCK_SIZE, NUM_BLOCKS, NUM_SEATS, STEP_TOKENS = 16, 64, 4, 16
 FLAGS = {
     "block_size": BLOCK_SIZE,
     "num_kv_blocks": NUM_BLOCKS,
+    "reserve_output": "none",
     "max_model_len": 1024,
     "max_num_seqs": NUM_SEATS,
     "max_num_batched_tokens": STEP_TOKENS,

@@ -26,6 +26,7 @@ FLAGS = {
     "block_size": 8,
     "num_kv_blocks": 80,
     "reserve_output": "none",
+    "thrash_bound_permille": 0,
     "max_num_seqs": 16,
     "max_model_len": MAX_PROMPT + 40,
 }

@@ -13,7 +13,7 @@ from tests.integration.client import Stream, completion
 from tests.integration.served import Served, serve
 from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_ended
 
-FLAGS = {"block_size": 4, "max_model_len": 512, "max_num_seqs": 4, "reserve_output": "none"}
+FLAGS = {"block_size": 4, "max_model_len": 512, "max_num_seqs": 4, "reserve_output": "none", "thrash_bound_permille": 0}
 NUM_BLOCKS, NUM_ROOMY_BLOCKS = 8, 256
 
 NUM_SEEDED = 16

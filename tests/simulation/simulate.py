@@ -80,6 +80,9 @@ def random_limits(rng: random.Random) -> Limits:
         watermark_permille=rng.choice([0, 0, 10, 300]),
         reserve_output=rng.choice(["none", "none", *RESERVATIONS]),
         thrash_bound_permille=rng.choice([0, 1, 100]),
+        max_num_queued_tokens=rng.choice([0, 0, 60]),
+        max_num_queued_reqs_per_tenant=rng.choice([0, 0, 2]),
+        max_num_queued_tokens_per_tenant=rng.choice([0, 0, 40]),
         mixed_step_target_ms=rng.choice([1, 5, 50]),
         min_prefill_tokens=rng.choice([1, 7, 32]),
         prefill_share_permille=rng.choice([1, 300, 500, 999]),
@@ -118,6 +121,7 @@ def random_messages(rng: random.Random, limits: Limits) -> list[Message]:
                 contents,
                 rng.choice([0, 1, 30]),
                 rng.choice([0, 50]),
+                rng.choice([0, 0, rng.randrange(1, 200_000_000)]),
             )
         )
         num_arrivals += 1

@@ -54,7 +54,7 @@ def test_random_runs_keep_every_promise_and_replay_to_equal_records(batch: int) 
         totals["policy changes"] += run.num_policy_changes
         totals["starved"] += run.num_starved
         totals["demoted"] += run.num_demoted
-    assert totals["preemptions"] > 50, totals  # the load is worth its name
+    assert totals["preemptions"] > 20, totals  # the load is worth its name
     assert totals["hits"] > 100, totals
     assert totals["in_step"] > 30, totals
     assert totals["failed"] > 10, totals
