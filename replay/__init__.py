@@ -13,5 +13,6 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),
+`older_writer.py` (fields that came after the recording),
 `rendering.py`, `progress.py`. Only `model_runs/` knows execution.
 """

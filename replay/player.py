@@ -11,6 +11,7 @@ from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
 from replay.divergence import Raised
 from replay.lives import Life
+from replay.older_writer import as_written
 from replay.own_policy import recorded_core
 from replay.refusal import CannotCompare
 
@@ -61,6 +62,7 @@ class Player:
         self._life = life
         header = life.header
         self._core: Decider = make_core(Limits.from_dict(header.limits)) if make_core else recorded_core(header)
+        self._as_written = as_written(header.schema)
         self.refusal: CannotCompare | None = None
 
     def turns(self) -> Iterator[Turn]:
@@ -73,7 +75,7 @@ class Player:
                 is_last = next(entries, None) is None
                 yield Turn(entry, (), Raised(f"{type(error).__name__}: {error}"), is_last)
                 return
-            yield Turn(entry, decided)
+            yield Turn(entry, self._as_written(decided))
 
     def _refuse(self, refusal: CannotCompare) -> None:
         self.refusal = refusal

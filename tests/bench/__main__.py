@@ -9,11 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 
 from engine.clock import SystemClock
-from tests.bench import check_speed, decision_cost, recorder_cost, sampling_cost, starvation, timeline_cost
+from tests.bench import (
+    check_speed,
+    decision_cost,
+    oversubscription,
+    recorder_cost,
+    sampling_cost,
+    starvation,
+    timeline_cost,
+)
 
 SECTIONS: dict[str, Callable[[], list[str]]] = {
     "decision": decision_cost.report,
     "starvation": starvation.report,
+    "oversubscription": oversubscription.report,
     "sampling": sampling_cost.report,
     "recorder": recorder_cost.report,
     "timeline": timeline_cost.report,

@@ -2,7 +2,15 @@
 
 import pytest
 
-from tests.bench import check_speed, decision_cost, recorder_cost, sampling_cost, starvation, timeline_cost
+from tests.bench import (
+    check_speed,
+    decision_cost,
+    oversubscription,
+    recorder_cost,
+    sampling_cost,
+    starvation,
+    timeline_cost,
+)
 from tests.bench.__main__ import SECTIONS, main
 from tests.recorder.samples import step_entry
 
@@ -18,6 +26,7 @@ def test_every_figure_can_be_taken() -> None:
     assert min(decision_cost.measure_decode_us(4, "fair", 20)) > 0
     assert len(sampling_cost.report(1)) == 2 + len(sampling_cost.CASES)
     assert len(starvation.report(50)) > 20
+    assert len(oversubscription.report(4)) > len(oversubscription.WATERMARKS)
 
 
 def test_a_section_can_be_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
