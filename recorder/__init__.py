@@ -7,6 +7,11 @@ In reading order:
     writer.py        the recorder: a bounded queue and the thread that empties it
     disk_sync.py     syncing, in a thread of its own
     segments.py      entries into segments, rotation, gaps
+    chunks.py        the framing of sealed segments
+    index.py         where in a sealed segment something is
+    sealing.py       live segments into sealed ones, and back
+    sealed.py        a sealed segment's bodies
+    segment_files.py a segment in either form
     vault_writer.py  token ids apart from the stream
     reader.py        entries in order, across segments
     continuity.py    what a recording lacks

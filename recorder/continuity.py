@@ -3,18 +3,20 @@
 It sees entries go by and never changes or withholds one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap
-from recorder.frames import Damage, file_digest
+from recorder.frames import Damage
 from recorder.header import Header
+from recorder.segment_files import live_digest
 
 
 class NoticeKind(StrEnum):
     TORN = "torn"  # a file's frames end before the file does
+    INDEX_DAMAGED = "index_damaged"  # of a sealed segment: its entries are read one after the other
     UNREADABLE = "unreadable"  # a segment whose header is damaged: none of it can be read
     SEGMENT_MISSING = "segment_missing"
     DIGEST_DIFFERS = "digest_differs"  # the segment before is not the file that this one continued
@@ -81,6 +83,10 @@ class Continuity:
         elif header.first_sequence == self._expected:
             self._torn = None  # the torn tail held no whole entry: what it was to hold stands here
 
+    def skip_to(self, sequence: int) -> None:
+        """Those before it are not read, on purpose."""
+        self._expected = sequence
+
     def see(self, entry: Entry) -> None:
         """In the hot path of reading: two comparisons for an entry as expected."""
         sequence = entry.sequence
@@ -91,12 +97,18 @@ class Continuity:
         if event_type is RecordingGap or event_type is RecordingClosed:
             self._see_notice(entry.event)
 
-    def end_segment(self, path: Path, damage: Damage | None) -> None:
-        if damage is not None:
-            self._torn = damage.reason
-            self.notices.append(
-                Notice(NoticeKind.TORN, path, damage.offset, damage.num_bytes_lost, damage.reason),
-            )
+    def end_segment(self, path: Path, damages: Sequence[Damage], *, is_torn: bool, index_fault: str = "") -> None:
+        """
+        is_torn       entries may be missing behind the last one read
+        index_fault   why a sealed segment's index or footer cannot be read
+        """
+        if is_torn:
+            self._torn = damages[-1].reason
+        for offset, num_bytes_lost, reason in damages:
+            self.notices.append(Notice(NoticeKind.TORN, path, offset, num_bytes_lost, reason))
+        if index_fault:
+            text = f"{path}: footer or index cannot be read, which costs time and no entry: {index_fault}"
+            self.notices.append(Notice(NoticeKind.INDEX_DAMAGED, path, 0, 0, text))
 
     def end_recording(self) -> None:
         if self._header is not None and self._path is not None:
@@ -122,7 +134,7 @@ class Continuity:
                 NoticeKind.SEGMENT_MISSING,
                 f"segment {number} follows segment {before.segment_number}: those between are not here",
             )
-        elif header.previous_segment_digest != file_digest(before_path):
+        elif header.previous_segment_digest != (live_digest(before_path) or header.previous_segment_digest):
             self._note(
                 NoticeKind.DIGEST_DIFFERS,
                 f"{before_path} is not as it was when segment {number} was begun: it was changed, cut or exchanged",

@@ -1,16 +1,19 @@
-"""The recording format: this docstring is its specification, format version 1.
+"""The recording format: this docstring is its specification, format version 2.
 
-It is written so that a reader can be made from it alone, with any msgpack package. `frames.py` reads and writes the
-framing, `header.py` the header's fields; nothing else knows them.
+It is written so that a reader can be made from it alone, with any msgpack package (and any zstd one, for sealed
+segments). `frames.py` and `chunks.py` read and write the framing, `header.py` the header's fields; nothing else knows
+them. Version 1 had neither sealed segments nor encrypted vaults; its live segments are read as they are.
 
 **Folder.** One run of the server is one folder (mode 0700). It holds segments `000001.rpr`, `000002.rpr` … and, where
 contents were to be kept, a vault `000001.vault` … beside each of them (all mode 0600, for lengths and timings tell
-much even without texts). A segment is only ever appended to, by one process. The next one begins when the size asked
-for would be exceeded, when a segment became unwritable, or when another engine process takes the run over.
+much even without texts). A segment is only ever appended to, by one process. The next one begins when the size or age
+asked for would be exceeded, when a segment became unwritable, or when another engine process takes the run over. Then
+the one before is sealed: `000001.rps` takes the place of `000001.rpr`. Where both are there, the sealed one counts.
+`000001.pin` beside a segment keeps it from being removed; a `000001.part` is a sealed segment not yet done.
 
-**File.** All integers outside msgpack are unsigned, 32 bits, little-endian.
+**Live segment.** All integers outside msgpack are unsigned, 32 bits, little-endian.
 
-    magic     8 bytes   89 52 50 52 0D 0A 1A 0A (a segment: \\x89RPR), 89 52 50 56 0D 0A 1A 0A (a vault: \\x89RPV).
+    magic     8 bytes   89 52 50 52 0D 0A 1A 0A (\\x89RPR); of a vault 89 52 50 56 0D 0A 1A 0A (\\x89RPV).
                         As PNG's: a text-mode transfer, or a cut to 7 bits, shows at once.
     header    1 frame   its body is a msgpack map, see below
     entries   frames    until the end of the file. There is no footer and no index: a killed writer leaves a valid file
@@ -29,6 +32,26 @@ The chain means that a frame is good only after all frames before it: what lies 
 from leftovers, so a file is its longest good prefix. The header holds a random salt and the segment's number: no frame
 of one file continues the chain of another. CRC-32C finds every burst up to 32 bits and is computed in about 0.1 µs for
 an entry; it guards against tearing and decay, not against forgery.
+
+**Sealed segment.** What the live one held, compressed, so that the live file can be had back bit for bit.
+
+    magic     8 bytes   89 52 50 53 0D 0A 1A 0A (\\x89RPS)
+    header    1 frame   the live segment's header, with the same body; its checksum goes on from this magic
+    chunks              until the end
+    trailer             u32 offset of the footer's chunk; 8 bytes 89 52 50 45 0D 0A 1A 0A (\\x89RPE)
+
+    chunk     u32 kind; u32 stored bytes; u32 raw bytes; u32 checksum; the stored bytes, one zstd frame of the raw ones.
+              checksum = crc32c continued from the header's over [u32 offset of the chunk in the file, kind, stored
+              bytes, raw bytes, the stored bytes]: no chunk of another file or place passes. Raw bytes are at most
+              67,371,012; a reader believes no length before the checksum is right. Unknown kinds are to be skipped
+    kind 1    the live frames without their checksums: u32 length, body, u32 length, body … (about 256 KiB of them)
+    kind 2    what followed the live segment's last whole frame: a torn tail. Usually there is none
+    kind 3    the index, a map: chunks [[offset, entries, first sequence, first now_ns, last now_ns, first step, last
+              step] …] with steps -1 for none; requests [[request, first chunk, last chunk] …]; keyframes [[sequence,
+              step, now_ns, chunk] …] (none are written yet). It may be damaged without loss: chunks stand in a row
+    kind 4    the footer, a map: num_entries; live_bytes and live_digest (BLAKE2b-256) of the live segment, which the
+              next segment's header names; damage [offset, bytes lost, reason] of the live segment, or nil;
+              index_offset. It is the last chunk: a file without one was cut
 
 **Header of a segment**: a map with string keys. Keys are only ever added, each with a default for files without it;
 unknown keys are to be ignored.
@@ -90,17 +113,22 @@ Step numbers begin again in a segment that starts fresh; request numbers do not.
 unpickled or evaluated.
 """
 
+import os
 import struct
 from pathlib import Path
 
 from engine.core.limits import MAX_FRAME_BYTES
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MIN_READER_VERSION = 1  # what we write can be read by readers of this version on
 
 SEGMENT_MAGIC = b"\x89RPR\r\n\x1a\n"
 VAULT_MAGIC = b"\x89RPV\r\n\x1a\n"
+SEALED_MAGIC = b"\x89RPS\r\n\x1a\n"
+SEALED_END = b"\x89RPE\r\n\x1a\n"
 SEGMENT_SUFFIX = ".rpr"
+SEALED_SUFFIX = ".rps"
+PART_SUFFIX = ".part"  # a sealed segment that is still being written
 VAULT_SUFFIX = ".vault"
 
 U32 = struct.Struct("<I")
@@ -119,6 +147,13 @@ def vault_path(directory: Path, number: int) -> Path:
 
 
 def segment_paths(directory: Path) -> list[Path]:
-    """The folder's segments in the order of their numbers (not of their names: a millionth one has seven digits)."""
-    paths = [path for path in directory.glob(f"*{SEGMENT_SUFFIX}") if path.stem.isdecimal() and path.is_file()]
-    return sorted(paths, key=lambda path: int(path.stem))
+    """The folder's segments in the order of their numbers (not of their names: a millionth one has seven digits).
+
+    One that is there both live and sealed is about to be removed live: the sealed one stands for it.
+    """
+    found: dict[int, Path] = {}
+    for entry in os.scandir(directory):
+        stem, _, suffix = entry.name.rpartition(".")
+        if stem.isdecimal() and (suffix == "rps" or (suffix == "rpr" and int(stem) not in found)) and entry.is_file():
+            found[int(stem)] = directory / entry.name
+    return [found[number] for number in sorted(found)]

@@ -8,13 +8,14 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgpack
 from google_crc32c import extend, value
 
 from recorder.errors import NotARecording, RecordingError
 from recorder.format import DIGEST_BYTES, FRAME_PREFIX, MAX_BODY_BYTES, U32
+from recorder.index import Index
 
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -98,6 +99,37 @@ class FramedFile:
             self.is_broken = True
 
 
+class FrameChain:
+    """The bytes that a file of these bodies has, without the file.
+
+    num_bytes     so far, magic and header included
+    checksum      of the last frame
+    first_bytes   magic and header
+    """
+
+    def __init__(self, magic: bytes, header_body: bytes) -> None:
+        self.checksum: int = value(magic)
+        self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self.num_bytes = 0
+        self.first_bytes = self.add_bytes(magic) + self.add(header_body)
+
+    def add(self, body: bytes) -> bytes:
+        """The body's frame."""
+        length = U32.pack(len(body))
+        self.checksum = extend(extend(self.checksum, length), body)
+        return self.add_bytes(length + U32.pack(self.checksum) + body)
+
+    def add_bytes(self, data: bytes) -> bytes:
+        """Bytes that are no frame, such as a torn tail."""
+        self._digest.update(data)
+        self.num_bytes += len(data)
+        return data
+
+    def digest(self) -> bytes:
+        """Of all so far."""
+        return self._digest.digest()
+
+
 class Damage(NamedTuple):
     """Why a file's frames end before the file does.
 
@@ -111,47 +143,63 @@ class Damage(NamedTuple):
 
 
 class FrameReader:
-    """The bodies in one file: iterate once; afterwards `damage` says why it ended early, or is None."""
+    """The bodies in one file: iterate once; afterwards `damages` says why it ended early, or is empty.
+
+    file, offset, checksum   where it stands: behind the last good frame
+    header, header_body      what the header's frame holds, and its bytes
+    """
 
     def __init__(self, path: Path, magic: bytes) -> None:
         """Reads the header. Raises NotARecording, or RecordingError when the file cannot be opened."""
         self.path = path
-        self.damage: Damage | None = None
+        self.index: Index | None = None  # a file under way has none, so none that could be damaged
+        self.index_fault = ""
+        self.damages: list[Damage] = []
         try:
-            self._file = path.open("rb", buffering=_READ_BUFFER_BYTES)
+            self.file: BinaryIO = path.open("rb", buffering=_READ_BUFFER_BYTES)
         except OSError as error:
             raise RecordingError(f"{path} cannot be read: {error.strerror}") from error
-        self._num_file_bytes = os.fstat(self._file.fileno()).st_size
-        self._offset = len(magic)
-        self._crc: int = value(magic)
+        self._num_file_bytes = os.fstat(self.file.fileno()).st_size
+        self.offset = len(magic)
+        self.checksum: int = value(magic)
         try:
             self.header = self._read_header(magic)
         except RecordingError:
-            self._file.close()
+            self.file.close()
             raise
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._file:
+        return self.bodies()
+
+    def bodies(self, first_chunk: int = 0) -> Iterator[bytes]:
+        """`first_chunk` counts in sealed segments only."""
+        with self.file:
             while (body := self._next_body()) is not None:
                 yield body
 
+    @property
+    def is_torn(self) -> bool:
+        """Bodies may be missing behind the last one read."""
+        return bool(self.damages)
+
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
     def mark_damaged(self, reason: str, body: bytes) -> None:
         """Of the body just read: its checksum is right, yet nothing can be made of it."""
-        offset = self._offset - FRAME_PREFIX.size - len(body)
-        self.damage = Damage(offset, self._num_file_bytes - offset, reason)
+        offset = self.offset - FRAME_PREFIX.size - len(body)
+        self.damages.append(Damage(offset, self._num_file_bytes - offset, reason))
 
     def _read_header(self, magic: bytes) -> Any:
-        found = self._file.read(len(magic))
+        found = self.file.read(len(magic))
         if found != magic:
             what = "is empty" if not found else f"begins with {found.hex(' ')}, not {magic.hex(' ')}"
             raise NotARecording(f"{self.path} {what}: this is no {self.path.suffix or 'recording'} file of ours")
         body = self._next_body()
         if body is None:
-            reason = self.damage.reason if self.damage else "the file ends before it"
+            reason = self.damages[0].reason if self.damages else "the file ends before it"
             raise NotARecording(f"{self.path}: the header is not whole ({reason}), so nothing in it can be read")
+        self.header_body = body
         try:
             return msgpack.unpackb(body, strict_map_key=False)
         except (ValueError, msgpack.UnpackException) as error:
@@ -159,7 +207,7 @@ class FrameReader:
 
     def _next_body(self) -> bytes | None:
         """The body of the next frame, or None at the end of what is good."""
-        prefix = self._file.read(FRAME_PREFIX.size)
+        prefix = self.file.read(FRAME_PREFIX.size)
         if len(prefix) < FRAME_PREFIX.size:
             if prefix:
                 self._end("a frame's prefix is cut short")
@@ -168,23 +216,23 @@ class FrameReader:
         if not 0 < length <= MAX_BODY_BYTES:
             self._end(f"a frame claims {length} bytes, 1 to {MAX_BODY_BYTES} are possible")
             return None
-        end = self._offset + FRAME_PREFIX.size + length
+        end = self.offset + FRAME_PREFIX.size + length
         if end > self._num_file_bytes:
-            self._num_file_bytes = os.fstat(self._file.fileno()).st_size  # it may still be growing
+            self._num_file_bytes = os.fstat(self.file.fileno()).st_size  # it may still be growing
             if end > self._num_file_bytes:
                 self._end(f"a frame of {length} bytes runs past the end of the file")
                 return None
-        body = self._file.read(length)
-        crc: int = extend(extend(self._crc, prefix[: U32.size]), body)
+        body = self.file.read(length)
+        crc: int = extend(extend(self.checksum, prefix[: U32.size]), body)
         if crc != checksum:
             self._end(f"checksum {checksum:08x} stands where {crc:08x} was computed")
             return None
-        self._crc = crc
-        self._offset = end
+        self.checksum = crc
+        self.offset = end
         return body
 
     def _end(self, reason: str) -> None:
-        self.damage = Damage(self._offset, self._num_file_bytes - self._offset, reason)
+        self.damages.append(Damage(self.offset, self._num_file_bytes - self.offset, reason))
 
 
 def file_digest(path: Path) -> bytes:

@@ -1,22 +1,29 @@
 """A recording, read: entries in order, and a plain account of what is not there.
 
-Whole entries are never lost and nothing is invented: a file's entries end at its first bad frame, and what that cost is
-told by `notices` and `missing`. Nothing is repaired in place.
+Whole entries are never lost and nothing is invented: a file's entries end at its first bad frame (a sealed one's go on
+after a bad chunk), and what that cost is told by `notices` and `missing`. Live and sealed segments read alike. Nothing
+is repaired in place.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgpack
 
 from engine.core.vocabulary import Entry, entry_from_array
 from recorder.continuity import Continuity, MissingRange, Notice, NoticeKind
 from recorder.errors import NewerFormat, NoContents, NotARecording, RecordingError
-from recorder.format import SEGMENT_MAGIC, SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
+from recorder.format import SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
 from recorder.frames import FrameReader
 from recorder.header import Header
+from recorder.segment_files import open_segment
 from recorder.vault import Contents
+
+if TYPE_CHECKING:
+    from recorder.sealed import SealedReader
 
 __all__ = [
     "Recording",
@@ -110,18 +117,31 @@ class Recording:
         though what it had not appended yet is unknown: see `is_closed`."""
         return not self.missing and not self._unreadable
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries, read as they are asked for, over all segments; gaps are entries too (RecordingGap)."""
+    def entries(self, from_sequence: int = 0) -> Iterator[Entry]:
+        """All entries, read as they are asked for, over all segments; gaps are entries too (RecordingGap).
+
+        from_sequence   of one of `sections`: those before are left out, mostly unread
+        """
         continuity = self._continuity = Continuity(self._unreadable)
-        for segment in self.segments:
+        for segment in self.segments[self._first_segment(from_sequence) :]:
             continuity.begin_segment(segment.path, segment.header)
-            frames = FrameReader(segment.path, SEGMENT_MAGIC)
+            frames = open_segment(segment.path)
+            first_chunk = 0
+            if from_sequence and frames.index is not None and frames.index.chunks:
+                first_chunk = frames.index.of_sequence(from_sequence)
+                continuity.skip_to(frames.index.chunks[first_chunk].first_sequence)
             try:
-                yield from self._decoded(frames, continuity)
+                for entry in self._decoded(frames.bodies(first_chunk), frames, continuity):
+                    if entry.sequence >= from_sequence:
+                        yield entry
             finally:
                 frames.close()
-            continuity.end_segment(segment.path, frames.damage)
+            continuity.end_segment(segment.path, frames.damages, is_torn=frames.is_torn, index_fault=frames.index_fault)
         continuity.end_recording()
+
+    def _first_segment(self, sequence: int) -> int:
+        firsts = [segment.header.first_sequence for segment in self.segments]
+        return max(0, bisect_right(firsts, sequence) - 1) if sequence else 0
 
     def contents(self) -> Contents:
         """What the vaults beside the segments hold. Raises NoContents when there is none.
@@ -134,9 +154,11 @@ class Recording:
             raise NoContents(self.path)
         return Contents.read(present)
 
-    def _decoded(self, frames: FrameReader, continuity: Continuity) -> Iterator[Entry]:
+    def _decoded(
+        self, bodies: Iterator[bytes], frames: "FrameReader | SealedReader", continuity: Continuity
+    ) -> Iterator[Entry]:
         unpack = msgpack.unpackb
-        for body in frames:
+        for body in bodies:
             try:
                 entry = entry_from_array(unpack(body, use_list=False, strict_map_key=False))
             except Exception as error:  # a stranger's bytes may be wrong in any way; which one is in the notice
@@ -149,9 +171,9 @@ class Recording:
 def _open_segment(path: Path) -> Segment:
     if path.suffix == VAULT_SUFFIX:
         raise RecordingError(f"{path} is a vault: open the {SEGMENT_SUFFIX} file beside it, or their folder")
-    frames = FrameReader(path, SEGMENT_MAGIC)
+    frames = open_segment(path)
     frames.close()
-    return Segment(path, Header.from_map(frames.header, path), path.stat().st_size)
+    return Segment(frames.path, Header.from_map(frames.header, path), frames.path.stat().st_size)
 
 
 def _no_segments(folder: Path) -> str:

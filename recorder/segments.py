@@ -14,10 +14,11 @@ import msgpack
 from engine.clock import Clock
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, entry_to_array
 from recorder.disk_sync import DiskSync
-from recorder.errors import RecordingUnwritable
+from recorder.errors import NotARecording, RecordingUnwritable
 from recorder.format import FRAME_PREFIX, MAX_BODY_BYTES, SEGMENT_MAGIC, segment_path, segment_paths
 from recorder.frames import FramedFile, file_digest
 from recorder.header import Header
+from recorder.segment_files import live_digest
 
 
 @dataclass(slots=True)
@@ -72,12 +73,13 @@ class SegmentWriter:
             self._header = self._stamped(
                 header,
                 segment_number=int(earlier[-1].stem) + 1 if earlier else 1,
-                previous_segment_digest=file_digest(earlier[-1]) if earlier else b"",
+                previous_segment_digest=live_digest(earlier[-1]) if earlier else b"",
                 starts_fresh=True,
             )
             self._file = self._create(self._header)
-        except OSError as error:
-            raise RecordingUnwritable(f"cannot record in {directory}: {error.strerror or error}") from error
+        except (OSError, NotARecording) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RecordingUnwritable(f"cannot record in {directory}: {reason}") from error
 
     @property
     def segment_number(self) -> int:

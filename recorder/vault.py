@@ -46,8 +46,7 @@ class Contents:
                 contents._add_all(frames)
             finally:
                 frames.close()
-            if frames.damage is not None:
-                offset, num_bytes_lost, reason = frames.damage
+            for offset, num_bytes_lost, reason in frames.damages:
                 contents.notices.append(f"{path}: {num_bytes_lost} bytes from offset {offset} on are lost: {reason}")
         return contents
 

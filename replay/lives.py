@@ -43,9 +43,9 @@ class Life:
             f"give the whole run's folder, {path.parent}, if its first segment is still there",
         )
 
-    def entries(self) -> Iterator[Entry]:
-        """All that can be read, notices of the recorder included."""
-        return self._section.entries()
+    def entries(self, from_sequence: int = 0) -> Iterator[Entry]:
+        """All that can be read, notices of the recorder included; those before `from_sequence` are left out."""
+        return self._section.entries(from_sequence)
 
     def contents(self) -> Contents:
         """Raises NoContents when no vault was kept."""

@@ -6,6 +6,7 @@ Four views: the recording at large, a table of its requests, one request's story
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,17 @@ def _transcript(run: Run, view: View) -> Iterator[str]:
     for life in run.lives:
         if not view.as_json and len(run.lives) > 1:
             yield f"── engine process, segment {life.header.segment_number} ──"
-        for entry in life.entries():
-            if view.around is None or abs(entry.sequence - view.around) <= NUM_ENTRIES_AROUND:
-                yield from _entry(entry, life, view.as_json)
+        for entry in _entries(life, view.around):
+            yield from _entry(entry, life, view.as_json)
     if not view.as_json:
         yield from (f"note: {note}" for note in run.notes())
+
+
+def _entries(life: Life, around: int | None) -> Iterator[Entry]:
+    if around is None:
+        return life.entries()
+    last = around + NUM_ENTRIES_AROUND
+    return takewhile(lambda entry: entry.sequence <= last, life.entries(max(0, around - NUM_ENTRIES_AROUND)))
 
 
 def _entry(entry: Entry, life: Life, as_json: bool) -> Iterator[str]:

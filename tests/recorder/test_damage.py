@@ -16,7 +16,9 @@ from tests.recorder.samples import header, one_of_every_kind, read, record, step
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Entry], list[int]]:
     """A segment's bytes, its entries, and the offset at which each entry's frame ends."""
-    entries = one_of_every_kind() + [step_entry(sequence, num_rows=3) for sequence in range(8, 12)]
+    entries = one_of_every_kind() + [
+        step_entry(sequence, num_rows=3) for sequence in range(len(one_of_every_kind()), 14)
+    ]
     path = record(tmp_path_factory.mktemp("whole") / "run", entries) / "000001.rpr"
     frames = FrameReader(path, SEGMENT_MAGIC)
     ends = []

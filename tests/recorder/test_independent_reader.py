@@ -41,11 +41,11 @@ def independent_frames(path: Path, magic: bytes) -> list[Any]:
 
 
 def test_it_reads_the_same_entries(tmp_path: Path) -> None:
-    entries = one_of_every_kind() + [step_entry(sequence) for sequence in range(8, 20)]
+    entries = one_of_every_kind() + [step_entry(sequence) for sequence in range(len(one_of_every_kind()), 20)]
     folder = record(tmp_path / "run", entries)
     header, *arrays = independent_frames(folder / "000001.rpr", bytes.fromhex("89 52 50 52 0D 0A 1A 0A"))
     assert [tuple(array) for array in arrays] == [entry_to_array(entry) for entry in read(folder)[0]]
-    assert header["format_version"] == 1
+    assert header["format_version"] == 2
     assert header["cipher"] == "none"
 
 
