@@ -91,8 +91,8 @@ def test_its_index_finds_steps_times_and_requests(live: Path) -> None:
 @pytest.mark.parametrize("sequence", [1, 200, 209, 210, 419, 420, 9999])
 def test_reading_can_begin_anywhere_in_either_form(live: Path, sequence: int) -> None:
     expected = [entry for entry in read(live)[0] if entry.sequence >= sequence]
-    for path in (live, seal(live)):
-        recording = Recording.open(path)
+    for form in ("live", "sealed"):
+        recording = Recording.open(live if form == "live" else seal(live))
         assert list(recording.entries(sequence)) == expected
         assert recording.notices == []
 
