@@ -14,6 +14,7 @@ NUM_STEPS = 400
 NUM_TENANTS = 50
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 128
+STEP_NS = 20_000_000  # told of each step, so that the step-time model has its work
 
 
 def measure_decode_us(num_running: int, policy: str = "fcfs", num_waiting: int = 0) -> tuple[float, float]:
@@ -48,7 +49,7 @@ def measure_decode_us(num_running: int, policy: str = "fcfs", num_waiting: int =
                 (number, b"%d:%d" % (number, index))
                 for index in range(max(start, PROMPT_TOKENS) // BLOCK_SIZE, (start + count) // BLOCK_SIZE)
             ]
-        event = StepCompleted(step, tuple(emitted), tuple(filled), 0, 0)
+        event = StepCompleted(step, tuple(emitted), tuple(filled), STEP_NS, 0)
         before = clock.now_ns()
         decisions = core.handle(event, turn)
         costs.append(clock.now_ns() - before)
