@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow lint bench clean
+.PHONY: install serve test test-slow lint soak bench clean
 
 install: $(STAMP)
 
@@ -31,6 +31,9 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+soak: $(STAMP)  ## random runs of the whole scheduler, seed after seed; ARGS="counts --minutes 10 --processes 2"
+	$(BIN)/python -m tests.simulation $(or $(ARGS),counts --minutes 1)
 
 bench: $(STAMP)  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -30,7 +30,8 @@ END_OF_TEXT = 0
 
 
 class _Held:
-    def __init__(self, sampling: SamplingParams, contents: RequestContents) -> None:
+    def __init__(self, sampling: SamplingParams, contents: RequestContents, digests: Sequence[bytes]) -> None:
+        self.digests = list(digests)  # of its leading blocks, as far as they were asked for
         self.sampling = sampling
         self.contents = contents
         self.tokens = list(contents.prompt_token_ids)
@@ -51,17 +52,15 @@ class ScriptedRunner:
         self.slots = array("q", [-1]) * (num_blocks * block_size)
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return tuple(self._digests(contents.prompt_token_ids, len(contents.prompt_token_ids) // self._block_size))
-
-    def _digests(self, token_ids: Sequence[int], num_blocks: int) -> list[bytes]:
         digests: list[bytes] = []
-        extend_digests(digests, token_ids, num_blocks, self._block_size, self._digest_key)
-        return digests
+        num_blocks = len(contents.prompt_token_ids) // self._block_size
+        extend_digests(digests, contents.prompt_token_ids, num_blocks, self._block_size, self._digest_key)
+        return tuple(digests)
 
     def add_request(
         self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
     ) -> None:
-        self._requests[request] = _Held(sampling, contents)
+        self._requests[request] = _Held(sampling, contents, digests)
 
     def carry_out(self, decision: Decision) -> None:
         match decision:
@@ -103,7 +102,8 @@ class ScriptedRunner:
         first_block, end_block = first // self._block_size, end // self._block_size
         if end_block <= first_block:
             return []
-        return self._digests(held.tokens, end_block)[first_block:]
+        extend_digests(held.digests, held.tokens, end_block, self._block_size, self._digest_key)
+        return held.digests[first_block:end_block]
 
     def _draw(self, held: _Held) -> tuple[int, int]:
         context = array("q", [self.slots[self._slot(held, position)] for position in range(len(held.tokens))])

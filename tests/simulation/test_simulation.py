@@ -1,71 +1,63 @@
-"""A thousand seeded runs: every promise about blocks, budgets, ends and contents holds, and each replays to itself."""
+"""Seeded runs of the whole engine: every promise about blocks, budgets, ends and contents holds, rare moments included.
+
+`make soak` runs more of the same. A failing seed says how to perform it again.
+"""
 
 import pytest
 
-from engine.core.decisions import FinishReason, RequestFinished, StepPlanned
-from engine.core.scheduler import Core
-from engine.core.vocabulary import entry_from_array, entry_to_array
+from engine.core.decisions import StepPlanned
 from engine.execution.interface import StepResult
 from engine.execution.scripted import ScriptedRunner
-from tests.simulation.simulate import DIGEST_KEY, Run, simulate, solo_tokens
+from tests.simulation.faults import DIGEST_KEY
+from tests.simulation.marks import MARKS, marks_of
+from tests.simulation.simulate import MODES, simulate, simulate_counts
+from tests.simulation.soak import check_contents, perform
 
-NUM_RUNS = 1_000
-NUM_BATCHES = 10
-COMPLETE = (FinishReason.STOP, FinishReason.LENGTH)
-
-
-def check_replay(run: Run) -> None:
-    """The recorded inputs, fed to a fresh core, give the recorded decisions; also after a trip through the format."""
-    core = Core(run.limits)
-    for entry in run.entries:
-        decoded = entry_from_array(entry_to_array(entry))
-        assert decoded == entry
-        assert tuple(core.handle(decoded.event, decoded.now_ns)) == entry.decisions  # type: ignore[arg-type]
-
-
-def check_contents(run: Run) -> int:
-    """Every client got what the request gives alone, as far as it went; returns how many tokens were compared."""
-    num_compared = 0
-    for request, (end,) in run.ends.items():
-        if not isinstance(end, RequestFinished):
-            continue
-        tokens, digests = solo_tokens(run, request)
-        received = run.tokens.get(request, [])
-        assert received == tokens[: len(received)]
-        assert run.digests.get(request, []) == digests[: len(received)]
-        if end.reason in COMPLETE:
-            assert received == tokens
-        num_compared += len(received)
-    return num_compared
+NUM_RUNS = 400
+NUM_COUNTED_RUNS = 60
+NUM_BATCHES = 5
+found_by_batch: dict[tuple[str, int], set[str]] = {}
 
 
 @pytest.mark.parametrize("batch", range(NUM_BATCHES))
 def test_random_runs_keep_every_promise_and_replay_to_equal_records(batch: int) -> None:
-    names = ("preemptions", "hits", "in_step", "failed", "tokens", "policy changes", "starved", "demoted")
-    totals = dict.fromkeys(names, 0)
-    for seed in range(batch * NUM_RUNS // NUM_BATCHES, (batch + 1) * NUM_RUNS // NUM_BATCHES):
-        run = simulate(seed)
-        check_replay(run)
-        totals["tokens"] += check_contents(run)
-        totals["preemptions"] += run.num_preemptions
-        totals["hits"] += run.num_hits
-        totals["in_step"] += run.num_cancelled_in_step
-        totals["failed"] += run.num_failed_steps
-        totals["policy changes"] += run.num_policy_changes
-        totals["starved"] += run.num_starved
-        totals["demoted"] += run.num_demoted
-    assert totals["preemptions"] > 20, totals  # the load is worth its name
-    assert totals["hits"] > 100, totals
-    assert totals["in_step"] > 30, totals
-    assert totals["failed"] > 10, totals
-    assert totals["policy changes"] > 20, totals
-    assert totals["starved"] > 20, totals
-    assert totals["demoted"] > 20, totals
-    assert totals["tokens"] > 5_000, totals
+    found = found_by_batch["contents", batch] = set()
+    for seed in range(batch, NUM_RUNS, NUM_BATCHES):
+        found |= perform("contents", seed).marks
+
+
+@pytest.mark.parametrize("batch", range(NUM_BATCHES))
+def test_long_runs_of_counts_keep_every_promise(batch: int) -> None:
+    found = found_by_batch["counts", batch] = set()
+    for seed in range(batch, NUM_COUNTED_RUNS, NUM_BATCHES):
+        found |= perform("counts", seed).marks
+
+
+def test_all_rare_situations_have_been_reached() -> None:
+    if len(found_by_batch) < 2 * NUM_BATCHES:
+        pytest.skip("only a part of the runs was asked for")
+    missing = [mark for mark in MARKS if mark not in set[str]().union(*found_by_batch.values())]
+    assert not missing
 
 
 def test_two_runs_of_one_seed_are_equal() -> None:
-    assert simulate(7).entries == simulate(7).entries
+    for mode in MODES:
+        assert simulate(7, mode).entries == simulate(7, mode).entries
+        assert simulate_counts(3, mode).entries == simulate_counts(3, mode).entries
+
+
+def test_a_failing_seed_says_how_to_perform_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.core.kv_cache.BlockPool.release", lambda pool, blocks: len(blocks))
+    with pytest.raises(AssertionError) as failed:
+        perform("contents", 12)
+    assert failed.value.__notes__ == ["again: .venv/bin/python -m tests.simulation contents --seed 12"]
+
+
+def test_marks_are_found_in_a_run_and_not_in_an_empty_one() -> None:
+    run = simulate_counts(1)
+    assert marks_of(run.limits, run.entries)
+    assert not marks_of(run.limits, [])
+    assert marks_of(run.limits, run.entries) <= set(MARKS)
 
 
 class _Contaminating(ScriptedRunner):
