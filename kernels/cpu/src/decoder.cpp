@@ -363,9 +363,11 @@ void Decoder::Step::gate(int layer_index, int item, int thread) {
     const bool is_down_quantised = is_quantised(layer.down.format);
     for (int row = rows.begin; row < rows.end; ++row) {
         const size_t from = static_cast<size_t>(row - rows.begin) * kBlockInputs;
-        float* out = work.gated.view.row(row) + first * kTileOutputs;
+        float* gates = scratch.gate.data() + from;
+        float* out = is_down_quantised ? gates : work.gated.view.row(row) + first * kTileOutputs;  // who reads no floats has none
         for (int i = 0; i < (last - first) * kTileOutputs; i += kLanes)
-            store(out + i, gated(load(scratch.gate.data() + from + i), load(scratch.up.data() + from + i)));
+            store(out + i, gated(load(gates + i), load(scratch.up.data() + from + i)));
+        std::fill(gates + (last - first) * kTileOutputs, gates + kBlockInputs, 0.0f);  // past the last output
         if (is_down_quantised) quantise_blocks(work.gated.view, row, block, block + 1, out);
     }
 }
