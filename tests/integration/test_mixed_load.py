@@ -26,7 +26,9 @@ FLAGS = {
     "block_size": 8,
     "num_kv_blocks": 80,
     "reserve_output": "none",
+    "watermark_permille": 0,
     "thrash_bound_permille": 0,
+    "scheduling_phases": "chunked",  # the two budgets batch the load differently
     "max_num_seqs": 16,
     "max_model_len": MAX_PROMPT + 40,
 }
