@@ -146,6 +146,18 @@ class DaemonConfig:
     record_content: bool = _option(
         False, "", values.switch, "keep token ids in the vault: execute and isolate need them"
     )
+    record_max_bytes: int = _option(
+        16 * 2**30, "BYTES", values.byte_size, "of all recordings in record-dir but pinned ones; the oldest go first"
+    )
+    record_max_age: float = _option(
+        14 * 86_400.0, "SECONDS", values.seconds(60, 10**9), "recordings older than this are removed, unless pinned"
+    )
+    record_min_free: int = _option(
+        512 * 2**20, "BYTES", values.byte_size, "left free on the disk: old recordings go, then recording stops"
+    )
+    record_pin_bytes: int = _option(
+        4 * 2**30, "BYTES", values.byte_size, "of pinned recordings; beyond it the oldest automatic pins are taken off"
+    )
     drain_timeout: float = _option(
         30.0, "SECONDS", values.seconds(0, 86_400), "after SIGTERM, running requests are given so long to end"
     )
@@ -172,6 +184,8 @@ class DaemonConfig:
                 "kv_cache_memory_bytes": self.kv_cache_memory or 0,
                 "priority_aging_ns": round(self.priority_aging * 1e9),
                 "record_dir": record_dir,
+                "record_max_age_s": round(self.record_max_age),
+                "record_min_free_bytes": self.record_min_free,
             }
         )
 

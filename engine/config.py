@@ -26,6 +26,9 @@ class EngineConfig:
     record_dir             folder of this run's recording; "" records nothing
     record_content         keep token ids in the vault beside the recording
     max_segment_bytes      a segment is closed and the next begun beyond this size
+    max_segment_age_s      … or older than this
+    record_max_bytes, record_max_age_s, record_min_free_bytes, record_pin_bytes
+                           bounds of the folder that holds the runs: `Bounds` in recorder/retention.py
     sync_interval_ms       power loss loses at most so much of the recording
 
     The others are fields of `Limits`, described there.
@@ -57,6 +60,11 @@ class EngineConfig:
     record_dir: str = ""
     record_content: bool = False
     max_segment_bytes: int = 64 * 1024 * 1024
+    max_segment_age_s: int = 600
+    record_max_bytes: int = 16 * 2**30
+    record_max_age_s: int = 14 * 86_400
+    record_min_free_bytes: int = 512 * 2**20
+    record_pin_bytes: int = 4 * 2**30
     sync_interval_ms: int = 1000
     priority_aging_ns: int = 10_000_000_000
     tenant_weights: tuple[tuple[str, int], ...] = ()

@@ -32,6 +32,9 @@ from engine.loop import EngineLoop, NoRecord, RecordSink
 from engine.own_policy import POLICY_DIGEST, OwnPolicy, is_own_policy, load_own_policy, policy_factory
 from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
 from recorder.header import Header
+from recorder.incidents import Incident
+from recorder.keeper import Keeper
+from recorder.retention import Bounds
 from recorder.writer import Recorder
 
 log = Logger(__name__)
@@ -87,13 +90,15 @@ class SocketOutbox:
         self._queue: queue.Queue[Message | None] = queue.Queue(MAX_OUTBOX_FRAMES)
         self._recorder_status = RecorderStatus(0, 0, 0)
         self._recorder: Recorder | None = None
+        self._keeper: Keeper | None = None
         self._is_stalled = False
         self._num_early_entries = 0
         self._thread = threading.Thread(target=self._send, name="outbox", daemon=True)
         self._thread.start()
 
-    def watch(self, recorder: Recorder) -> None:
+    def watch(self, recorder: Recorder, keeper: Keeper) -> None:
         """Report the recorder's counters to the daemon whenever they have changed."""
+        self._keeper = keeper
         self._recorder = recorder
 
     def put(self, message: Message) -> None:
@@ -129,11 +134,18 @@ class SocketOutbox:
         self._is_stalled = not is_settled
 
     def _send_status(self) -> bool:
-        recorder = self._recorder
-        if recorder is None:
+        recorder, keeper = self._recorder, self._keeper
+        if recorder is None or keeper is None:
             return True
         status = RecorderStatus(
-            recorder.num_bytes, recorder.num_entries, recorder.num_gap_entries, self._num_early_entries
+            recorder.num_bytes,
+            recorder.num_entries,
+            recorder.num_gap_entries,
+            self._num_early_entries,
+            keeper.num_removed,
+            keeper.outcome.num_bytes,
+            keeper.outcome.num_pinned_bytes,
+            recorder.is_paused or recorder.has_gap_to_write,
         )
         if status == self._recorder_status:
             return True
@@ -157,6 +169,7 @@ class EngineProcess:
         self._outbox = SocketOutbox(connection)
         self._inbox = SocketInbox(connection)
         self._recorder: Recorder | None = None
+        self._keeper: Keeper | None = None
 
     def run(self) -> int:
         """Serve until told to stop; returns the exit code. What keeps it from starting is said in a Failed message."""
@@ -173,10 +186,14 @@ class EngineProcess:
             return 0
         except Exception as error:  # a broken invariant of ours: the recording ends with the event that broke it
             log.exception("the engine cannot go on")
+            if self._keeper is not None:
+                self._keeper.pin(Incident.ENGINE_ERROR)
             return self._fail(f"{type(error).__name__}: {error}")
         finally:
             if self._recorder is not None:
                 self._recorder.close(cause)
+            if self._keeper is not None:
+                self._keeper.close()
             self._outbox.close()
 
     def _fail(self, message: str) -> int:
@@ -193,7 +210,8 @@ class EngineProcess:
         sink: RecordSink = NoRecord()
         if self._config.record_dir:
             self._recorder = self._start_recorder(salt, built, own)
-            self._outbox.watch(self._recorder)
+            self._keeper = Keeper(self._recorder, _bounds(self._config), self._clock, _warn)
+            self._outbox.watch(self._recorder, self._keeper)
             sink = self._recorder
         self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
         return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put)
@@ -213,11 +231,22 @@ class EngineProcess:
             self._clock,
             record_content=self._config.record_content,
             max_segment_bytes=self._config.max_segment_bytes,
+            max_segment_age_s=self._config.max_segment_age_s,
             sync_interval_ms=self._config.sync_interval_ms,
         )
 
     def _publish(self, entry: Entry, outputs: tuple[TokenOutput, ...]) -> None:
         self._outbox.put(Handled(entry, outputs))
+
+
+def _bounds(config: EngineConfig) -> Bounds:
+    return Bounds(
+        config.record_max_bytes, config.record_max_age_s, config.record_min_free_bytes, config.record_pin_bytes
+    )
+
+
+def _warn(text: str, figures: dict[str, object]) -> None:
+    log.warning(text, **figures)
 
 
 def main() -> int:

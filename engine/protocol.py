@@ -99,13 +99,21 @@ class Handled(NamedTuple):
 class RecorderStatus(NamedTuple):
     """Engine → daemon: what the recorder has written and lost, for /metrics.
 
-    num_early_entries   sent before they were on file, because the disk stalled
+    num_early_entries       sent before they were on file, because the disk stalled
+    num_removed_segments    to keep the bounds
+    num_directory_bytes, num_pinned_bytes
+                            of all runs in the record directory, as last counted
+    is_stopped              entries are being lost: the disk is full or refuses them
     """
 
     num_bytes: int
     num_entries: int
     num_gap_entries: int
     num_early_entries: int = 0
+    num_removed_segments: int = 0
+    num_directory_bytes: int = 0
+    num_pinned_bytes: int = 0
+    is_stopped: bool = False
 
 
 _TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)

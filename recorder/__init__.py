@@ -12,6 +12,12 @@ In reading order:
     sealing.py       live segments into sealed ones, and back
     sealed.py        a sealed segment's bodies
     segment_files.py a segment in either form
+    incidents.py     what is worth keeping, and pins
+    retention.py     the bounds: what may stay
+    housekeeping.py  one pass of sealing and bounds, in a process of its own
+    keeper.py        the thread that has it done
+    fsck.py          every check there is
+    repair.py        what can be read, made whole again
     vault_writer.py  token ids apart from the stream
     reader.py        entries in order, across segments
     continuity.py    what a recording lacks

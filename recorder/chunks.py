@@ -21,7 +21,7 @@ MAX_CHUNK_RAW_BYTES = CHUNK_RAW_BYTES + U32.size + MAX_BODY_BYTES
 PREFIX = struct.Struct("<IIII")  # kind, stored length, raw length, checksum
 COVERED = struct.Struct("<IIII")  # offset in the file, kind, stored length, raw length: what the checksum begins with
 TRAILER = struct.Struct("<I8s")  # offset of the footer, end magic
-ZSTD_LEVEL = 6  # 3 takes two thirds of the time for 4 % more bytes, 12 four times as long for 3 % fewer
+ZSTD_LEVEL = 3  # 36.6 bytes a token become 23.6; 12 takes 40 % longer for 2 % fewer, 19 five times as long for 20 %
 
 
 class Chunk(NamedTuple):

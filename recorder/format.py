@@ -78,6 +78,8 @@ unknown keys are to be ignored.
     environment              map    what numbers depend on: versions, backend, numerics class, model digest, CPU …
     quirks                   map    name → value: deliberate changes of behaviour since format version 1, so that a
                                     later replayer can behave as the recorded one did; an absent one has its first value
+    origin                   str    "" for what an engine recorded; "repaired", "redacted" for a copy made of such a
+                                    recording
     cipher                   str    "none": bodies are plain. Another name means that bodies are ciphertext under that
                                     scheme, and a reader that does not know it must refuse the file
 

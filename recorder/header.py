@@ -53,6 +53,7 @@ class Header:
     format_version: int = FORMAT_VERSION
     min_reader_version: int = MIN_READER_VERSION
     cipher: str = CIPHER_NONE
+    origin: str = ""
 
     def to_map(self) -> dict[str, Any]:
         return asdict(self)
@@ -110,4 +111,5 @@ _TYPES: dict[str, type[Any]] = {
     "structures": dict,
     "format_version": int,
     "cipher": str,
+    "origin": str,
 }

@@ -96,6 +96,19 @@ class SealedReader:
             if chunk is not None:
                 self._end(chunk)
 
+    def chunks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """The offset and the bodies of each chunk of entries; a pass like `bodies`."""
+        bodies: list[bytes] = []
+        offset = 0
+        for body in self.bodies():
+            if bodies and self._place.offset != offset:
+                yield offset, bodies
+                bodies = []
+            offset = self._place.offset
+            bodies.append(body)
+        if bodies:
+            yield offset, bodies
+
     def _next_good(self, offset: int) -> Chunk | None:
         """The chunk there, or the next one that the index knows and that can be read; None when there is none."""
         while True:

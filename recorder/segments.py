@@ -47,6 +47,7 @@ class SegmentWriter:
 
     num_entries, num_lost   the engine's entries on file, and those that the disk or the encoding refused
     num_bytes               appended so far, all segments together
+    paused_because          set it to have entries counted as lost, with this cause; "" ends that
     must_rotate             set it to have the next append begin a segment
     last_error              what went wrong last; "" if nothing ever did
     """
@@ -65,6 +66,7 @@ class SegmentWriter:
         self._next_sequence = header.first_sequence
         self._num_closed_bytes = 0
         self.must_rotate = False
+        self.paused_because = ""
         self.num_entries = 0
         self.num_lost = 0
         self.last_error = ""
@@ -96,11 +98,17 @@ class SegmentWriter:
     def append(self, items: Iterable[Entry | Lost]) -> None:
         """Entries, and stretches lost before they came here, in the order of their sequences."""
         frames: list[_Frame] = []
+        paused_because = self.paused_because
         for item in items:
             if isinstance(item, Lost):
                 self._widen_gap(item)
+            elif paused_because:
+                self.num_lost += 1
+                self._widen_gap(Lost(item.sequence, 1, item.now_ns, paused_because))
             else:
                 self._encode(item, frames)
+        if paused_because:
+            return  # the gap is told when there is space again, or at the end
         self._encode_gap(frames)
         if frames:
             self._write(frames)

@@ -32,7 +32,9 @@ class Totals:
     num_thrashings           times that thrashing began
     num_evicted_blocks       cached blocks given up for new ones
     deferrals                RequestDeferred decisions by reason
-    num_steps                executed; execute_ns and sample_ns are the sums over them
+    num_steps                executed; execute_ns (model) and sample_ns (sampler) are the sums over them
+    step_ns                  sum over them of the time from planning a step to handling its result: what is more than
+                             execute_ns and sample_ns went into deciding, recording and passing on
     """
 
     def __init__(self) -> None:
@@ -55,6 +57,7 @@ class Totals:
         self.num_failed_steps = 0
         self.execute_ns = 0
         self.sample_ns = 0
+        self.step_ns = 0
         self.iteration_tokens = Histogram(STEP_TOKENS)
         self.time_to_first_token_seconds = Histogram(TTFT_SECONDS)
         self.inter_token_latency_seconds = Histogram(TOKEN_GAP_SECONDS)

@@ -21,6 +21,7 @@ from engine.core.vocabulary import Entry
 from recorder.disk_sync import DiskSync
 from recorder.errors import RecordingUnwritable
 from recorder.header import Header
+from recorder.incidents import Incident, incident_in
 from recorder.segments import Lost, SegmentWriter
 from recorder.vault_writer import Prompt, StepTokens, VaultWriter
 
@@ -51,6 +52,10 @@ class Recorder:
 
     The folder is made (0700) unless an earlier engine process of the run made it; its segments are then followed by
     the next number. Contents are kept only with `record_content`. After `close` everything is on the disk.
+
+    directory    the run's
+    incidents    (segment number, Incident) of entries that say that their segment should be kept; for the keeper
+    is_paused    entries are not written but counted as lost, until `resume`
     """
 
     def __init__(
@@ -66,6 +71,8 @@ class Recorder:
         max_queue_entries: int = MAX_RECORD_QUEUE_ENTRIES,
     ) -> None:
         """Raises RecordingUnwritable when the folder cannot be written or another process records into it."""
+        self.directory = directory
+        self.incidents: SimpleQueue[tuple[int, Incident]] = SimpleQueue()
         self._retry_interval_s = sync_interval_ms / 1e3
         self._max_queue_entries = max_queue_entries
         self._queue: SimpleQueue[_Item] = SimpleQueue()
@@ -109,6 +116,15 @@ class Recorder:
         return self._num_refused + self._segments.num_lost
 
     @property
+    def segment_number(self) -> int:
+        """Of the one under way."""
+        return self._segments.segment_number
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self._segments.paused_because)
+
+    @property
     def last_error(self) -> str:
         """What the disk or the encoding said last; "" if all went well."""
         return self._segments.last_error
@@ -148,6 +164,13 @@ class Recorder:
         with self._settling:
             return self._settling.wait_for(is_settled, timeout_s)
 
+    def pause(self, cause: str) -> None:
+        """Write nothing for now: from here on entries become a gap with this cause."""
+        self._segments.paused_because = cause
+
+    def resume(self) -> None:
+        self._segments.paused_because = ""
+
     def close(self, cause: str) -> None:
         """Write what is queued, then RecordingClosed; sync; end the thread. A second call does nothing.
 
@@ -186,7 +209,7 @@ class Recorder:
     def _write_until_closed(self) -> None:
         """The writer thread. It sleeps in the queue, and wakes by itself only while a gap waits to be written."""
         while True:
-            batch = self._take(self._retry_interval_s if self._has_gap_to_write() else None)
+            batch = self._take(self._retry_interval_s if self.has_gap_to_write else None)
             closing = batch.pop() if batch and isinstance(batch[-1], _Close) else None
             self._write(batch)
             self._settle(batch)
@@ -222,13 +245,19 @@ class Recorder:
 
     def _write(self, batch: list[_Item]) -> None:
         """Contents first: whatever stands in the stream has its contents in the vault."""
-        if self._vault is not None:
+        if self._vault is not None and self.is_paused:
+            num_contents = sum(1 for item in batch if isinstance(item, Prompt | StepTokens))
+            self._vault.note_lost(num_contents, self._segments.paused_because)
+        elif self._vault is not None:
             contents: list[Prompt | StepTokens] = [item for item in batch if isinstance(item, Prompt | StepTokens)]
             self._tell_refused_contents(self._vault)
             self._vault.append(contents, self._segments.segment_number)
             if self._vault.is_broken:
                 self._segments.must_rotate = True
         self._segments.append([self._unwrapped(item) for item in batch if isinstance(item, Entry | _Refused)])
+        for item in batch:
+            if isinstance(item, Entry) and (incident := incident_in(item)) is not None:
+                self.incidents.put((self._segments.segment_number, incident))
 
     def _unwrapped(self, item: Entry | _Refused) -> Entry | Lost:
         if isinstance(item, Entry):
@@ -243,7 +272,9 @@ class Recorder:
             vault.note_lost(num_refused - self._num_contents_refused_told, "the recorder's queue was full")
             self._num_contents_refused_told = num_refused
 
-    def _has_gap_to_write(self) -> bool:
+    @property
+    def has_gap_to_write(self) -> bool:
+        """Entries are lost and the disk has not yet taken the gap that says so."""
         return self._segments.has_gap_to_write or (self._vault is not None and self._vault.num_lost > 0)
 
     def _finish(self, cause: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CANNOT_COMPARE = 2
-_RECORDING_HELP = "folder of one run, or one of its segments (.rpr)"
+_RECORDING_HELP = "folder of one run, or one of its segments (.rpr, .rps)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +41,7 @@ def add_verbs(subparsers: "Subparsers") -> None:
     what.add_argument("--requests", action="store_true", help="a table of all requests")
     what.add_argument("--request", metavar="ID", help="every event and decision about one request (its id, or number)")
     what.add_argument("--transcript", action="store_true", help="every record, one line each")
+    what.add_argument("--fsck", action="store_true", help="every checksum, index and digest; exit code 1 for any fault")
     show.add_argument(
         "--around", type=int, metavar="SEQUENCE", help="with --transcript: only the entries near this one"
     )
@@ -55,6 +56,14 @@ def add_verbs(subparsers: "Subparsers") -> None:
     which.add_argument("request", nargs="?", metavar="REQUEST", help="the client's request id, or the request's number")
     which.add_argument("--all", action="store_true", help="every request that emitted a token, one after the other")
     _add_model_options(isolate)
+
+    repair = _verb(subparsers, "repair", _repair, "copy what can be read of a damaged recording; never in place")
+    repair.add_argument("target", type=Path, metavar="OUT", help="a folder that does not exist yet")
+
+    mark = _verb(subparsers, "mark", _mark, "keep a recording beyond the bounds, and say why")
+    mark.add_argument(
+        "--reason", required=True, metavar="TEXT", help="why; it is kept in a .pin file beside the segment"
+    )
 
     add_simulate(subparsers)
 
@@ -112,12 +121,28 @@ def _explain(name: str, reason: str, remedy: str) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
+    if args.fsck:
+        from replay.tending import fsck
+
+        return fsck(args.recording, args.json)
     from replay.show import View, show
 
     view = View(args.requests, args.request, args.transcript, args.around, args.json)
     for line in show(args.recording, view):
         print(line)
     return 0
+
+
+def _repair(args: argparse.Namespace) -> int:
+    from replay.tending import repair_into
+
+    return repair_into(args.recording, args.target, args.json)
+
+
+def _mark(args: argparse.Namespace) -> int:
+    from replay.tending import mark
+
+    return mark(args.recording, args.reason, args.json)
 
 
 def _check(args: argparse.Namespace) -> int:

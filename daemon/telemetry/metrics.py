@@ -136,6 +136,7 @@ class _TimelineCollector(Collector):
         yield self._counter("reprise:failed_steps", "Steps that raised.", totals.num_failed_steps)
         yield self._counter("reprise:execute_seconds", "Time in the model.", totals.execute_ns / 1e9)
         yield self._counter("reprise:sample_seconds", "Time in the sampler.", totals.sample_ns / 1e9)
+        yield self._counter("reprise:step_seconds", "Time from planning steps to results.", totals.step_ns / 1e9)
         yield self._counter(
             "reprise:engine_restarts", "Engines started after one died.", engine.supervisor.num_restarts
         )
@@ -147,6 +148,13 @@ class _TimelineCollector(Collector):
             "Entries that clients saw before they were on file: the disk stalled.",
             written.num_early_entries,
         )
+        removed = written.num_removed_segments
+        yield self._counter("reprise:recorder_removed_segments", "Segments removed to keep the bounds.", removed)
+        on_disk, pinned = written.num_directory_bytes, written.num_pinned_bytes
+        yield self._gauge("reprise:recorder_directory_bytes", "Of all runs, as last counted.", on_disk)
+        yield self._gauge("reprise:recorder_pinned_bytes", "Of pinned segments, as last counted.", pinned)
+        stopped = float(written.is_stopped)
+        yield self._gauge("reprise:recorder_stopped", "1 while entries are lost: disk full or failing.", stopped)
 
     def _gauge(
         self, name: str, meaning: str, value: float | Mapping[str, float], label: str | None = None
