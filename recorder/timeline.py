@@ -68,7 +68,7 @@ class Timeline:
         self._keep_spans = keep_spans
         self._keep_histories = keep_spans and keep_histories
         self._num_step_tokens = 0
-        self._planned_ns = 0
+        self._planned = (-1, 0)  # the step under way, and when it was planned
         self._on_record: dict[type[Any], Callable[[Any, int], None]] = {
             RequestCancelled: self._on_cancelled,
             StepCompleted: self._on_step_completed,
@@ -239,7 +239,7 @@ class Timeline:
             if span.chunks is not None:
                 span.chunks.append((decision.step, start, count))
         self._num_step_tokens = num_step_tokens
-        self._planned_ns = now_ns
+        self._planned = (decision.step, now_ns)
 
     def _count_prefix_hit(self, span: RequestSpan, num_cached_tokens: int) -> None:
         span.num_cached_tokens = num_cached_tokens
@@ -251,7 +251,10 @@ class Timeline:
         totals.num_steps += 1
         totals.execute_ns += event.execute_ns
         totals.sample_ns += event.sample_ns
-        totals.step_ns += now_ns - self._planned_ns
+        step, planned_ns = self._planned
+        totals.step_ns += (
+            now_ns - planned_ns if step == event.step else event.execute_ns + event.sample_ns
+        )  # after a gap
         totals.iteration_tokens.observe(self._num_step_tokens)
 
     def _on_step_failed(self, event: StepFailed, now_ns: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from engine.core.limits import Limits
 from recorder.request_span import RequestSpan
 from recorder.timeline import Timeline
+from recorder.totals import Totals
 from replay.lives import Run
 
 REQUEST_HEADING = (
@@ -56,8 +57,17 @@ def figures(timeline: Timeline) -> dict[str, Any]:
         "ttft_ms": quantiles([span.ttft_ns for span in spans]),
         "itl_ms": quantiles([gap for span in spans for gap in span.itl_ns or ()]),
         "e2e_ms": quantiles([span.e2e_ns for span in spans if span.first_token_ns]),
-        "execute_ms_per_step": totals.execute_ns / totals.num_steps / 1e6 if totals.num_steps else None,
+        "ms_per_step": _ms_per_step(totals),
     }
+
+
+def _ms_per_step(totals: Totals) -> dict[str, float] | None:
+    """Where a step's time went on average; `rest` is deciding, recording, passing on, and messages taken meanwhile."""
+    if not totals.num_steps:
+        return None
+    rest_ns = totals.step_ns - totals.execute_ns - totals.sample_ns
+    parts = {"execute": totals.execute_ns, "sample": totals.sample_ns, "rest": rest_ns}
+    return {name: sum_ns / totals.num_steps / 1e6 for name, sum_ns in parts.items()}
 
 
 def _by_count(counts: dict[str, int]) -> dict[str, int]:

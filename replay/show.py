@@ -136,7 +136,12 @@ def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
     if traffic["live_at_the_end"]:
         yield f"  live       {traffic['live_at_the_end']} when the recording ends"
     failed = f", {traffic['failed_steps']} failed" if traffic["failed_steps"] else ""
-    each = f", {traffic['execute_ms_per_step']:.2f} ms of execution each" if traffic["steps"] else ""
+    parts = traffic["ms_per_step"]
+    each = ""
+    if parts:
+        each = (
+            f"; each {parts['execute']:.2f} ms in the model, {parts['sample']:.2f} sampling, {parts['rest']:.2f} beside"
+        )
     yield f"steps        {traffic['steps']:,}{failed}{each}"
     share = traffic["prefix_cache_hit_share"]
     hits = "" if share is None else f", {share:.1%} of the prompts' found in the prefix cache"

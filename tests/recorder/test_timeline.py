@@ -102,7 +102,7 @@ def test_totals_are_the_sums_of_the_spans() -> None:
     assert (totals.prefix_cache_queries, totals.prefix_cache_hits) == (8, 4)
     assert (totals.num_preemptions, totals.num_tokens_lost, totals.num_evicted_blocks) == (1, 9, 1)
     assert totals.deferrals == {"max_num_seqs": 1, "out_of_blocks": 1, "preemption": 1}
-    assert (totals.num_steps, totals.execute_ns, totals.sample_ns) == (7, 21 * MS, 7 * MS)
+    assert (totals.num_steps, totals.execute_ns, totals.sample_ns, totals.step_ns) == (7, 21 * MS, 7 * MS, 62 * MS)
     sums = {
         "time_to_first_token_seconds": 0.045,
         "inter_token_latency_seconds": 0.04,
