@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow lint soak bench clean
+.PHONY: install serve test test-slow lint soak mutants bench clean
 
 install: $(STAMP)
 
@@ -34,6 +34,9 @@ lint: $(STAMP)
 
 soak: $(STAMP)  ## random runs of the whole scheduler, seed after seed; ARGS="counts --minutes 10 --processes 2"
 	$(BIN)/python -m tests.simulation $(or $(ARGS),counts --minutes 1)
+
+mutants: $(STAMP)  ## seeded mistakes in the scheduler and its cache, and which test notices each: 20 minutes
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP)  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench $(ARGS)

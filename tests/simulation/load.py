@@ -6,6 +6,7 @@ and then an operator changes the policy.
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from engine.core.admission import RESERVATIONS
 from engine.core.contents import RequestContents
@@ -29,6 +30,9 @@ def random_limits(rng: random.Random) -> Limits:
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_seqs + rng.choice([0, 1, 5, 30, 200]),
         max_num_queued_reqs=rng.choice([2, 10, 100]),
+        max_num_queued_tokens=rng.choice([0] * 7 + [50]),
+        max_num_queued_reqs_per_tenant=rng.choice([0] * 7 + [1, 5]),
+        max_num_queued_tokens_per_tenant=rng.choice([0] * 7 + [30]),
         scheduling_policy=rng.choice([*POLICY_NAMES, "priority"]),  # it alone preempts for the waiting
         enable_prefix_caching=rng.random() < 0.7,
         priority_aging_ns=rng.choice([1, 1_000_000, 10_000_000_000]),
@@ -51,11 +55,18 @@ def long_load_limits(rng: random.Random) -> Limits:
     """Most take the greater part of a long load, and every fourth is under pressure as long as it lasts."""
     limits = random_limits(rng)
     if rng.random() < 0.8:
-        limits = replace(limits, max_num_queued_reqs=100, max_model_len=rng.choice([100, 200]))
+        queue: dict[str, Any] = {
+            "max_num_queued_tokens": 0,
+            "max_num_queued_reqs_per_tenant": 0,
+            "max_num_queued_tokens_per_tenant": 0,
+        }
+        limits = replace(limits, max_num_queued_reqs=100, max_model_len=rng.choice([100, 200]), **queue)
     if rng.random() < 0.25:
         limits = replace(
             limits,
             num_kv_blocks=max(2, 100 // limits.block_size),
+            scheduling_policy=rng.choice([limits.scheduling_policy, "priority"]),
+            enable_prefix_caching=rng.random() < 0.9,
             max_num_seqs=8,
             max_num_batched_tokens=rng.choice([12, 40]),
             reserve_output="none",
@@ -71,10 +82,11 @@ def random_messages(rng: random.Random) -> list[Message]:
     prefixes = [
         [rng.randrange(SCRIPTED_VOCABULARY) for _ in range(rng.randint(1, 40))] for _ in range(rng.randint(1, 3))
     ]
+    shared_share = rng.choice([0.5, 0.5, 0.95])
     messages: list[Message] = []
     num_arrivals = 0
     if rng.random() < 0.05:
-        messages.append(Restarted(((1_000, "lost", 9, 3),)))
+        messages.append(Restarted(((1_000_000, "lost", 9, 3),)))
     for _ in range(rng.randint(1, MAX_REQUESTS)):
         if num_arrivals and rng.random() < 0.2:
             oldest = rng.choice([0, max(0, num_arrivals - 6)])
@@ -83,7 +95,7 @@ def random_messages(rng: random.Random) -> list[Message]:
             bounds = (("max_preemptions", rng.randint(1, 4)), ("tenant_weights", (("c", 2),)))
             messages.append(ChangePolicy(rng.choice([*POLICY_NAMES, "lottery"]), rng.choice([(), bounds])))
         else:
-            messages.append(_arrive(rng, num_arrivals, prefixes))
+            messages.append(_arrive(rng, num_arrivals, prefixes if rng.random() < shared_share else []))
             num_arrivals += 1
     if rng.random() < 0.05:
         messages.insert(rng.randrange(1, len(messages) + 1), Drain())
@@ -91,7 +103,7 @@ def random_messages(rng: random.Random) -> list[Message]:
 
 
 def _arrive(rng: random.Random, number: int, prefixes: list[list[int]]) -> Arrive:
-    shared = rng.choice(prefixes) if rng.random() < 0.6 else []
+    shared = rng.choice(prefixes) if prefixes else []
     own = rng.choice([rng.randint(1, 30), 0]) if shared else rng.randint(1, 30)  # without own tokens all may be cached
     prompt = shared + [rng.randrange(SCRIPTED_VOCABULARY) for _ in range(own)]
     max_output_tokens = rng.randint(1, 60)
@@ -110,4 +122,5 @@ def _arrive(rng: random.Random, number: int, prefixes: list[list[int]]) -> Arriv
         RequestContents(tuple(prompt), (rng.randrange(SCRIPTED_VOCABULARY),)),
         rng.choice([0, 1, 30]),
         rng.choice([0, 50]),
+        rng.choice([0, 0, 0, 1, 500_000_000, 5_000_000_000]),
     )

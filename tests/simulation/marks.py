@@ -81,6 +81,10 @@ MARKS = (
     "the queue is full",
     "a context too long",
     "a prompt larger than the pool",
+    "too many tokens wait",
+    "a tenant's queue is full",
+    "too many of a tenant's tokens wait",
+    "an expiry in the queue",
     "a name twice",
     "an arrival while draining",
     "a request is lost with its engine",
@@ -96,6 +100,9 @@ _BY_DEFER_REASON = {
 }
 _BY_REJECT_REASON = {
     RejectReason.QUEUE_FULL: "the queue is full",
+    RejectReason.QUEUE_TOKENS_FULL: "too many tokens wait",
+    RejectReason.TENANT_QUEUE_FULL: "a tenant's queue is full",
+    RejectReason.TENANT_QUEUE_TOKENS_FULL: "too many of a tenant's tokens wait",
     RejectReason.CONTEXT_TOO_LONG: "a context too long",
     RejectReason.EXCEEDS_KV_CACHE: "a prompt larger than the pool",
     RejectReason.DUPLICATE_REQUEST: "a name twice",
@@ -215,6 +222,7 @@ class _Finder:
                     self._live[request].num_tokens = self._live[request].num_prompt_tokens + count
             case RequestFinished():
                 self._mark(decision.reason == FinishReason.KV_CACHE_EXHAUSTED, "a request outgrows the pool")
+                self._mark(decision.reason == FinishReason.EXPIRED, "an expiry in the queue")
                 self._live.pop(decision.request, None)
                 self._gone.add(decision.request)
             case RequestDeferred():
