@@ -13,8 +13,8 @@ from tests.simulation.marks import MARKS, marks_of
 from tests.simulation.simulate import MODES, simulate, simulate_counts
 from tests.simulation.soak import check_contents, perform
 
-NUM_RUNS = 500
-NUM_COUNTED_RUNS = 110
+NUM_RUNS = 400
+NUM_COUNTED_RUNS = 90
 NUM_BATCHES = 5
 found_by_batch: dict[tuple[str, int], set[str]] = {}
 
