@@ -64,6 +64,12 @@ class DaemonConfig:
         values.optional_byte_size,
         "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take",
     )
+    swap_space: int = _option(
+        0,
+        "BYTES",
+        values.byte_size_or_zero,
+        "host memory that preempted requests may be swapped to where that is faster than recomputing; 0: never",
+    )
     max_model_len: int = _option(
         0, "TOKENS", values.integer(0, _INT32), "prompt and output together; 0: what model and pool allow"
     )
@@ -146,6 +152,12 @@ class DaemonConfig:
     record_content: bool = _option(
         False, "", values.switch, "keep token ids in the vault: execute and isolate need them"
     )
+    vault_key_file: str = _option(
+        "",
+        "FILE",
+        values.text,
+        "master key of the vaults; default: REPRISE_VAULT_KEY, a systemd credential, or one made in record-dir/keys",
+    )
     record_max_bytes: int = _option(
         16 * 2**30, "BYTES", values.byte_size, "of all recordings in record-dir but pinned ones; the oldest go first"
     )
@@ -182,6 +194,7 @@ class DaemonConfig:
             **{
                 **same,
                 "kv_cache_memory_bytes": self.kv_cache_memory or 0,
+                "swap_space_bytes": self.swap_space,
                 "priority_aging_ns": round(self.priority_aging * 1e9),
                 "record_dir": record_dir,
                 "record_max_age_s": round(self.record_max_age),
@@ -232,7 +245,7 @@ def default_text(option: "Field[Any]") -> str:
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Variables that look like options but are none: to be warned of, since a slip would else pass unseen."""
     known = {ENVIRONMENT_PREFIX + option.name.upper() for option in fields(DaemonConfig)}
-    known |= {ENVIRONMENT_PREFIX + "CACHE", ENVIRONMENT_PREFIX + "CONFIG"}
+    known |= {ENVIRONMENT_PREFIX + name for name in ("CACHE", "CONFIG", "VAULT_KEY", "VAULT_KEYS")}
     return sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
 
 

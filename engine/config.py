@@ -21,10 +21,12 @@ class EngineConfig:
     backend                "auto", "cpu" or "reference"
     num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
     kv_cache_memory_bytes  used when num_kv_blocks is 0; 0 takes what `default_kv_bytes` says of the model
+    swap_space_bytes       memory of the host pool that preempted requests may be swapped to; 0: all are recomputed
     max_model_len          0 takes the model's context length, bounded by what the pool holds
     num_threads            threads of the kernels; 0 takes the cores this process may use
     record_dir             folder of this run's recording; "" records nothing
     record_content         keep token ids in the vault beside the recording
+    vault_key_file         file with the master key of vaults; "" looks in the environment, else makes one
     max_segment_bytes      a segment is closed and the next begun beyond this size
     max_segment_age_s      … or older than this
     record_max_bytes, record_max_age_s, record_min_free_bytes, record_pin_bytes
@@ -59,6 +61,7 @@ class EngineConfig:
     num_threads: int = 0
     record_dir: str = ""
     record_content: bool = False
+    vault_key_file: str = ""
     max_segment_bytes: int = 64 * 1024 * 1024
     max_segment_age_s: int = 600
     record_max_bytes: int = 16 * 2**30
@@ -74,6 +77,7 @@ class EngineConfig:
     itl_target_ms: int = 200
     max_passes_over: int = 64
     max_preemptions: int = 3
+    swap_space_bytes: int = 0
 
     def given_limits(self) -> dict[str, Any]:
         """The fields that are limits as they stand; the pool's size and the longest context are derived elsewhere."""

@@ -17,6 +17,7 @@ import threading
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.clock import SystemClock
 from engine.config import EngineConfig
@@ -36,6 +37,9 @@ from recorder.incidents import Incident
 from recorder.keeper import Keeper
 from recorder.retention import Bounds
 from recorder.writer import Recorder
+
+if TYPE_CHECKING:  # cryptography is for those who keep contents
+    from recorder.keys import KeyRing
 
 log = Logger(__name__)
 
@@ -231,9 +235,16 @@ class EngineProcess:
             self._clock,
             record_content=self._config.record_content,
             max_segment_bytes=self._config.max_segment_bytes,
+            keys=self._open_keys() if self._config.record_content else None,
             max_segment_age_s=self._config.max_segment_age_s,
             sync_interval_ms=self._config.sync_interval_ms,
         )
+
+    def _open_keys(self) -> "KeyRing":
+        from recorder.keys import open_ring  # here, for most recordings hold no contents
+
+        keys = Path(self._config.record_dir).parent / "keys"
+        return open_ring(keys, self._clock, os.environ, self._config.vault_key_file)
 
     def _publish(self, entry: Entry, outputs: tuple[TokenOutput, ...]) -> None:
         self._outbox.put(Handled(entry, outputs))

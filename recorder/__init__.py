@@ -18,10 +18,13 @@ In reading order:
     keeper.py        the thread that has it done
     fsck.py          every check there is
     repair.py        what can be read, made whole again
-    vault_writer.py  token ids apart from the stream
+    vault_writer.py  token ids apart from the stream, of the kinds in vault_records.py
+    encryption.py    … each record under its tenant's key
+    keys.py          the keys: where they lie, who wraps them, how they are erased
     reader.py        entries in order, across segments
     continuity.py    what a recording lacks
     vault.py         token ids, read back
+    audit.py         who read them
     timeline.py      entries → what goes on now, spans per request, totals
     request_span.py  one request's life; TTFT, ITL and TPOT are defined there only
     totals.py        counters and histograms

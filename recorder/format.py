@@ -80,8 +80,8 @@ unknown keys are to be ignored.
                                     later replayer can behave as the recorded one did; an absent one has its first value
     origin                   str    "" for what an engine recorded; "repaired", "redacted" for a copy made of such a
                                     recording
-    cipher                   str    "none": bodies are plain. Another name means that bodies are ciphertext under that
-                                    scheme, and a reader that does not know it must refuse the file
+    cipher                   str    "none": bodies are plain. A vault's may be "aes-256-gcm". A reader that does not
+                                    know the name must refuse the file
 
 **Entry**, the body of each frame after a segment's header: an array `[sequence, now_ns, event, [decision …]]`.
 
@@ -101,8 +101,9 @@ Two kinds are the recorder's own, and stand as the event of an entry without dec
     RecordingClosed   [cause]: the last entry of an engine process that was shut in order. Where it lacks, the process
                       was killed or still runs, and entries that waited to be appended are unknown
 
-**Vault.** Same framing, own magic. Header keys: format_version, min_reader_version, salt, boot_id, created_wall_ns,
-created_now_ns, reprise_version, segment_number, cipher, as above. Bodies are arrays, with kinds of their own:
+**Vault.** Framed as a live segment, with a magic of its own; it is not sealed. Header keys: format_version,
+min_reader_version, salt, boot_id, created_wall_ns, created_now_ns, reprise_version, segment_number, cipher, as above.
+Bodies are arrays, with kinds of their own:
 
     [1, request, [prompt token id …], [stop token id …], [[token id, bias] …], [stop string …]]
                  a request's contents, appended before the entry of any step that used them
@@ -110,6 +111,11 @@ created_now_ns, reprise_version, segment_number, cipher, as above. Bodies are ar
                  a step's tokens in the order of its `emitted`, appended before that entry
     [3, num_records, cause]
                  so many records could not be kept
+    [4, key id, nonce, ciphertext]
+                 where the header's cipher is "aes-256-gcm": one of the first two kinds, encrypted with AES-256-GCM (the
+                 tag is the last 16 bytes) under the data key of that id, nonce 12 random bytes, associated data [salt,
+                 u32 segment_number, key id]. A record holds contents of one tenant only, so a step may have several
+                 of kind 2. `keys.py` says where data keys lie. Records of kind 3 stay plain
 
 Step numbers begin again in a segment that starts fresh; request numbers do not. Nothing in any of these files is ever
 unpickled or evaluated.

@@ -62,8 +62,12 @@ class Header:
         return {name: getattr(self, name) for name in VAULT_FIELDS}
 
     @classmethod
-    def from_map(cls, values: Any, path: Path) -> "Header":
-        """Unknown keys, written by a newer version, are left out. Raises NotARecording, NewerFormat, RecordingError."""
+    def from_map(cls, values: Any, path: Path, ciphers: tuple[str, ...] = (CIPHER_NONE,)) -> "Header":
+        """Unknown keys, written by a newer version, are left out.
+
+        ciphers   those that the caller can read
+        Raises NotARecording, NewerFormat, RecordingError.
+        """
         if not isinstance(values, dict):
             raise NotARecording(f"{path}: the header is no map, so this is no recording of ours")
         needed = values.get("min_reader_version", 1)
@@ -76,7 +80,7 @@ class Header:
         if "salt" not in known:
             raise NotARecording(f"{path}: the header lacks its salt")
         header = cls(**known)
-        if header.cipher != CIPHER_NONE:
+        if header.cipher not in ciphers:
             raise RecordingError(f"{path} is encrypted with {header.cipher!r}, which this version cannot read")
         return header
 

@@ -5,6 +5,7 @@ after a bad chunk), and what that cost is told by `notices` and `missing`. Live 
 is repaired in place.
 """
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,17 +14,20 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
+from engine.clock import SystemClock
 from engine.core.vocabulary import Entry, entry_from_array
+from recorder.audit import contents_read
 from recorder.continuity import Continuity, MissingRange, Notice, NoticeKind
 from recorder.errors import NewerFormat, NoContents, NotARecording, RecordingError
 from recorder.format import SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
 from recorder.frames import FrameReader
 from recorder.header import Header
 from recorder.segment_files import open_segment
-from recorder.vault import Contents
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # cryptography and zstd are for those who need them
+    from recorder.keys import KeyRing
     from recorder.sealed import SealedReader
+    from recorder.vault import Contents
 
 __all__ = [
     "Recording",
@@ -143,16 +147,26 @@ class Recording:
         firsts = [segment.header.first_sequence for segment in self.segments]
         return max(0, bisect_right(firsts, sequence) - 1) if sequence else 0
 
-    def contents(self) -> Contents:
-        """What the vaults beside the segments hold. Raises NoContents when there is none.
+    def contents(self) -> "Contents":
+        """What the vaults beside the segments hold; said in an audit line. Raises NoContents when there is none.
 
+        Keys are looked for in the folder `keys` beside the run's, or where the environment says (`keys.py`).
         Step numbers begin anew in each of `sections`: ask a section where a run has several.
         """
+        from recorder.vault import Contents
+
         vaults = [segment.path.with_suffix(VAULT_SUFFIX) for segment in self.segments]
         present = [path for path in vaults if path.exists()]
         if not present:
             raise NoContents(self.path)
-        return Contents.read(present)
+        contents = Contents.read(present, self._open_keys)
+        contents_read(self.path, len(contents.prompts), contents.num_unreadable)
+        return contents
+
+    def _open_keys(self) -> "KeyRing":
+        from recorder.keys import open_ring
+
+        return open_ring(self.segments[0].path.resolve().parent.parent / "keys", SystemClock(), os.environ)
 
     def _decoded(
         self, bodies: Iterator[bytes], frames: "FrameReader | SealedReader", continuity: Continuity

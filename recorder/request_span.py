@@ -24,6 +24,7 @@ class RequestSpan:
     outcome              finish or reject reason; "" while it lives
     num_output_tokens    emitted so far
     num_cached_tokens    prompt tokens found in the prefix cache at first admission; -1 before
+    num_swaps            preemptions by swap; num_host_blocks: what it has in the host pool now
     num_prefill_chunks   planned rows other than decodes: those of the first prefill and of recomputing
     deferred_passes      reason → planning passes it waited for it, as far as told by decisions
     deferred_ns          reason → time
@@ -46,11 +47,13 @@ class RequestSpan:
         "last_token_ns",
         "max_output_tokens",
         "num_cached_tokens",
+        "num_host_blocks",
         "num_output_tokens",
         "num_passes_told",
         "num_preemptions",
         "num_prefill_chunks",
         "num_prompt_tokens",
+        "num_swaps",
         "outcome",
         "phase",
         "priority",
@@ -77,6 +80,8 @@ class RequestSpan:
         self.num_output_tokens = 0
         self.num_cached_tokens = -1
         self.num_preemptions = 0
+        self.num_swaps = 0
+        self.num_host_blocks = 0
         self.num_prefill_chunks = 0
         self.deferral = ""
         self.deferral_since_ns = now_ns

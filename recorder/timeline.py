@@ -11,6 +11,7 @@ from typing import Any
 from engine.core.decisions import (
     AdmissionThrottled,
     FinishReason,
+    PreemptMode,
     RequestAdmitted,
     RequestDeferred,
     RequestFinished,
@@ -44,6 +45,7 @@ class Timeline:
     num_waiting           gauge, preempted ones included
     waiting_by_reason     gauge, of those waiting that were told why
     num_kv_blocks, num_blocks_free   of the pool; free or evictable. 0 until the limits are known
+    num_host_blocks, num_host_blocks_used   of the host pool; used by swapped requests
     is_thrashing          gauge: between ThrashingBegan and ThrashingEnded
     watermark_blocks      gauge: blocks that an admission leaves free
     num_entries, num_gap_entries     entries seen, and those that gaps stand for
@@ -59,6 +61,8 @@ class Timeline:
         self.waiting_by_reason: Counter[str] = Counter()
         self.num_kv_blocks = 0
         self.num_blocks_free = 0
+        self.num_host_blocks = 0
+        self.num_host_blocks_used = 0
         self.is_thrashing = False
         self.watermark_blocks = 0
         self.num_entries = 0
@@ -95,6 +99,7 @@ class Timeline:
     def begin_engine(self, limits: Limits) -> None:
         """A new engine process begins with an empty pool of this size."""
         self.num_kv_blocks = self.num_blocks_free = limits.num_kv_blocks
+        self.num_host_blocks = limits.swap_space_blocks
         self.is_thrashing = False
         self.watermark_blocks = limits.watermark_permille * limits.num_kv_blocks // 1000
 
@@ -159,9 +164,11 @@ class Timeline:
 
     def _on_admitted(self, decision: RequestAdmitted, now_ns: int) -> None:
         self.totals.num_evicted_blocks += len(decision.evicted_blocks)
+        self.totals.num_swapped_in_blocks += len(decision.host_blocks)
         span = self.live.get(decision.request)
         if span is None:
             return
+        self._swap(span, 0)
         self._end_deferral(span, decision.num_passes - span.num_passes_told, now_ns)
         span.num_passes_told = 0
         if span.first_admitted_ns is None:
@@ -176,13 +183,23 @@ class Timeline:
             self.totals.num_cascades += 1
         self.totals.longest_cascade = max(self.totals.longest_cascade, decision.chain_length)
         self.num_blocks_free += decision.num_blocks_freed
+        is_swap = decision.mode == PreemptMode.SWAP
+        self.totals.num_swaps += is_swap
+        self.totals.num_swapped_out_blocks += len(decision.host_blocks)
         span = self.live.get(decision.request)
         if span is None:
             return
         span.num_preemptions += 1
+        span.num_swaps += is_swap
+        self._swap(span, len(decision.host_blocks))
         span.deferral_since_ns = now_ns
         self._move(span, Phase.PREEMPTED)
         self._note(span, now_ns, decision)
+
+    def _swap(self, span: RequestSpan, num_host_blocks: int) -> None:
+        """From now on it has so many blocks in the host pool."""
+        self.num_host_blocks_used += num_host_blocks - span.num_host_blocks
+        span.num_host_blocks = num_host_blocks
 
     def _on_thrashing_began(self, decision: ThrashingBegan, now_ns: int) -> None:
         self.totals.num_thrashings += 1
@@ -204,6 +221,7 @@ class Timeline:
 
     def _end(self, span: RequestSpan, outcome: str, now_ns: int) -> None:
         self._end_deferral(span, 0, now_ns)
+        self._swap(span, 0)
         self._move(span, Phase.ENDED)
         span.outcome, span.ended_ns = outcome, now_ns
         del self.live[span.request]
@@ -251,6 +269,7 @@ class Timeline:
         totals.num_steps += 1
         totals.execute_ns += event.execute_ns
         totals.sample_ns += event.sample_ns
+        totals.swap_ns += event.swap_ns
         step, planned_ns = self._planned
         totals.step_ns += (
             now_ns - planned_ns if step == event.step else event.execute_ns + event.sample_ns

@@ -27,6 +27,8 @@ class Totals:
     prefix_cache_queries     prompt tokens looked up, at first admission
     prefix_cache_hits        of these, found
     num_tokens_lost          computed tokens given up by preemptions
+    num_swaps                preemptions by swap; num_swapped_out_blocks, num_swapped_in_blocks: copied for them
+    swap_ns                  time that these copies took
     num_cascades             preemptions whose beneficiary was preempted in turn: each chain counts once
     longest_cascade          most preemptions of one chain, each the next one's cause; 1 where there was no cascade
     num_thrashings           times that thrashing began
@@ -48,6 +50,10 @@ class Totals:
         self.prefix_cache_hits = 0
         self.num_preemptions = 0
         self.num_tokens_lost = 0
+        self.num_swaps = 0
+        self.num_swapped_out_blocks = 0
+        self.num_swapped_in_blocks = 0
+        self.swap_ns = 0
         self.num_cascades = 0
         self.longest_cascade = 0
         self.num_thrashings = 0

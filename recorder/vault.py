@@ -1,6 +1,7 @@
 """The vault, read: prompts and output tokens of the requests in a recording. See `format.py`, Vault."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,14 @@ from typing import Any
 import msgpack
 
 from engine.core.contents import RequestContents
-from recorder.format import VAULT_MAGIC
+from recorder.encryption import CIPHER, ENCRYPTED, NotAuthentic, decrypter
+from recorder.format import CIPHER_NONE, VAULT_MAGIC
 from recorder.frames import FrameReader
 from recorder.header import Header
-from recorder.vault_writer import GAP, PROMPT, TOKENS
+from recorder.keys import KeyRing, KeyUnusable
+from recorder.vault_records import GAP, PROMPT, TOKENS
+
+Decrypt = Callable[[bytes, bytes, bytes], bytes]
 
 
 @dataclass(slots=True)
@@ -28,6 +33,7 @@ class Contents:
     tokens: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     num_missing: int = 0
     notices: list[str] = field(default_factory=list)
+    _unreadable: Counter[str] = field(default_factory=Counter)
     _outputs: dict[int, list[int]] = field(default_factory=dict)
 
     def outputs(self, request: int) -> list[int]:
@@ -36,24 +42,47 @@ class Contents:
         return list(self._outputs.get(request, ()))
 
     @classmethod
-    def read(cls, paths: Sequence[Path]) -> "Contents":
-        """The vaults' contents together. Raises RecordingError when one is none, newer or encrypted."""
+    def read(cls, paths: Sequence[Path], open_keys: Callable[[], KeyRing]) -> "Contents":
+        """The vaults' contents together; `open_keys` is asked once one is encrypted.
+
+        Raises RecordingError when one is none or newer, and what `open_keys` raises.
+        """
         contents = cls()
+        keys: KeyRing | None = None
         for path in paths:
             frames = FrameReader(path, VAULT_MAGIC)
             try:
-                Header.from_map(frames.header, path)
-                contents._add_all(frames)
+                header = Header.from_map(frames.header, path, (CIPHER_NONE, CIPHER))
+                decrypt: Decrypt | None = None
+                if header.cipher == CIPHER:
+                    keys = keys or open_keys()
+                    decrypt = decrypter(keys, header.salt, header.segment_number)
+                contents._add_all(frames, decrypt)
             finally:
                 frames.close()
             for offset, num_bytes_lost, reason in frames.damages:
                 contents.notices.append(f"{path}: {num_bytes_lost} bytes from offset {offset} on are lost: {reason}")
+        contents._tell_unreadable()
         return contents
 
-    def _add_all(self, frames: FrameReader) -> None:
+    def _tell_unreadable(self) -> None:
+        for reason, num_records in self._unreadable.items():
+            self.notices.append(f"{num_records} records of contents cannot be read: {reason}")
+
+    @property
+    def num_unreadable(self) -> int:
+        """Records whose key is not here, or that were changed."""
+        return sum(self._unreadable.values())
+
+    def _add_all(self, frames: FrameReader, decrypt: Decrypt | None) -> None:
         for body in frames:
             try:
-                self._add(msgpack.unpackb(body, use_list=False, strict_map_key=False))
+                array = msgpack.unpackb(body, use_list=False, strict_map_key=False)
+                if array[0] == ENCRYPTED and decrypt is not None:
+                    array = msgpack.unpackb(decrypt(*array[1:4]), use_list=False, strict_map_key=False)
+                self._add(array)
+            except (KeyUnusable, NotAuthentic) as error:
+                self._unreadable[str(error)] += 1
             except Exception as error:  # a stranger's bytes may be wrong in any way; which one is in the notice
                 frames.mark_damaged(f"the frame holds no contents: {error or type(error).__name__}", body)
                 return

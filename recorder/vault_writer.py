@@ -7,31 +7,23 @@ computation far more in the segment.
 import errno
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import msgpack
 
 from engine.clock import Clock
-from engine.core.contents import RequestContents, TokenOutput
+from engine.core.contents import TokenOutput
+from engine.core.events import RequestArrived
+from engine.core.vocabulary import Entry
 from recorder.disk_sync import DiskSync
+from recorder.encryption import CIPHER, encrypted
 from recorder.errors import RecordingUnwritable
-from recorder.format import MAX_BODY_BYTES, VAULT_MAGIC, vault_path
+from recorder.format import CIPHER_NONE, MAX_BODY_BYTES, VAULT_MAGIC, vault_path
 from recorder.frames import FramedFile
 from recorder.header import Header
+from recorder.keys import KeyRing
+from recorder.vault_records import GAP, PROMPT, TOKENS, Prompt, StepTokens
 
-PROMPT = 1
-TOKENS = 2
-GAP = 3
-
-
-class Prompt(NamedTuple):
-    request: int
-    contents: RequestContents
-
-
-class StepTokens(NamedTuple):
-    step: int
-    outputs: tuple[TokenOutput, ...]
+MAX_KNOWN_REQUESTS = 262_144  # whose tenants are remembered: far more than can be live
 
 
 class VaultWriter:
@@ -40,11 +32,21 @@ class VaultWriter:
     num_lost   records that are not on file and not yet told in a gap record
     """
 
-    def __init__(self, directory: Path, header: Header, clock: Clock, disk: DiskSync, segment_number: int) -> None:
-        """Raises RecordingUnwritable."""
+    def __init__(
+        self,
+        directory: Path,
+        header: Header,
+        clock: Clock,
+        disk: DiskSync,
+        segment_number: int,
+        keys: KeyRing | None = None,
+    ) -> None:
+        """With `keys`, each tenant's records are encrypted under a key of its own. Raises RecordingUnwritable."""
+        self._keys = keys
+        self._tenants: dict[int, str] = {}
         self._disk = disk
         self._directory = directory
-        self._header = header
+        self._header = replace(header, cipher=CIPHER if keys else CIPHER_NONE)
         self._clock = clock
         self._packer = msgpack.Packer()
         self._segment_number = segment_number
@@ -69,9 +71,21 @@ class VaultWriter:
         self.num_lost += num_records
         self._cause = cause
 
+    def see(self, entry: Entry) -> None:
+        """Learn whose request it is. Call it before `append` of what the request brought."""
+        if self._keys is not None and type(entry.event) is RequestArrived:
+            self._tenants[entry.event.request] = entry.event.tenant
+            if len(self._tenants) > MAX_KNOWN_REQUESTS:
+                del self._tenants[next(iter(self._tenants))]
+
     def append(self, records: list[Prompt | StepTokens], segment_number: int) -> None:
         """All of `records` in one append, to the vault of that segment."""
-        bodies = [body for record in records if (body := self._encode(record))]
+        bodies = [
+            body
+            for record in records
+            for tenant, part in self._by_tenant(record)
+            if (body := self._encode(part, tenant, segment_number))
+        ]
         num_told = self.num_lost
         if num_told:
             bodies.insert(0, self._packer.pack((GAP, num_told, self._cause)))
@@ -92,13 +106,26 @@ class VaultWriter:
         self.append([], self._segment_number)  # a gap that still waits to be told
         self._disk.retire(self._file)
 
-    def _encode(self, record: Prompt | StepTokens) -> bytes | None:
+    def _by_tenant(self, record: Prompt | StepTokens) -> list[tuple[str, Prompt | StepTokens]]:
+        """A step's tokens in as many records as it has tenants."""
+        if self._keys is None:
+            return [("", record)]
+        if isinstance(record, Prompt):
+            return [(self._tenants.get(record.request, ""), record)]
+        parts: dict[str, list[TokenOutput]] = {}
+        for output in record.outputs:
+            parts.setdefault(self._tenants.get(output.request, ""), []).append(output)
+        return [(tenant, StepTokens(record.step, tuple(outputs))) for tenant, outputs in parts.items()]
+
+    def _encode(self, record: Prompt | StepTokens, tenant: str, segment_number: int) -> bytes | None:
         if isinstance(record, Prompt):
             array: tuple[object, ...] = (PROMPT, record.request, *record.contents)
         else:
             array = (TOKENS, record.step, [(output.request, output.token_id) for output in record.outputs])
         try:
             body: bytes = self._packer.pack(array)
+            if self._keys is not None:
+                body = self._packer.pack(encrypted(self._keys, tenant, body, self._header.salt, segment_number))
             if len(body) > MAX_BODY_BYTES:
                 raise ValueError(f"{len(body)} bytes exceed {MAX_BODY_BYTES}")
         except Exception as error:  # whatever is wrong with one record, the vault goes on after it

@@ -12,7 +12,7 @@ import os
 import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
@@ -23,7 +23,11 @@ from recorder.errors import RecordingUnwritable
 from recorder.header import Header
 from recorder.incidents import Incident, incident_in
 from recorder.segments import Lost, SegmentWriter
-from recorder.vault_writer import Prompt, StepTokens, VaultWriter
+from recorder.vault_records import Prompt, StepTokens
+
+if TYPE_CHECKING:  # cryptography is for those who keep contents
+    from recorder.keys import KeyRing
+    from recorder.vault_writer import VaultWriter
 
 _MAX_BATCH_ITEMS = 512  # in one append: bounds how long the thread holds what it has taken
 _CLOSE_TIMEOUT_S = 10.0  # a disk that hangs must not keep the process from ending
@@ -51,7 +55,8 @@ class Recorder:
     """Records one engine process into the folder of its run.
 
     The folder is made (0700) unless an earlier engine process of the run made it; its segments are then followed by
-    the next number. Contents are kept only with `record_content`. After `close` everything is on the disk.
+    the next number. Contents are kept only with `record_content`, encrypted under `keys` where there are any. After
+    `close` everything is on the disk.
 
     directory    the run's
     incidents    (segment number, Incident) of entries that say that their segment should be kept; for the keeper
@@ -69,6 +74,7 @@ class Recorder:
         sync_interval_ms: int,
         max_segment_age_s: int = 600,
         max_queue_entries: int = MAX_RECORD_QUEUE_ENTRIES,
+        keys: "KeyRing | None" = None,
     ) -> None:
         """Raises RecordingUnwritable when the folder cannot be written or another process records into it."""
         self.directory = directory
@@ -92,7 +98,7 @@ class Recorder:
                 directory, header, clock, self._disk, max_segment_bytes, max_segment_age_s * _NS_PER_S
             )
             number = self._segments.segment_number
-            self._vault = VaultWriter(directory, header, clock, self._disk, number) if record_content else None
+            self._vault = self._open_vault(header, clock, number, keys) if record_content else None
         except RecordingUnwritable:
             self._disk.close(_CLOSE_TIMEOUT_S)
             os.close(self._folder)
@@ -186,6 +192,11 @@ class Recorder:
         if not self._thread.is_alive() and self._disk.close(_CLOSE_TIMEOUT_S):
             os.close(self._folder)  # gives up the claim
 
+    def _open_vault(self, header: Header, clock: Clock, segment_number: int, keys: "KeyRing | None") -> "VaultWriter":
+        from recorder.vault_writer import VaultWriter  # here, for most recordings hold no contents
+
+        return VaultWriter(self.directory, header, clock, self._disk, segment_number, keys)
+
     def _refuse(self, entry: Entry) -> None:
         self._num_refused += 1
         if self._is_closed:
@@ -249,6 +260,9 @@ class Recorder:
             num_contents = sum(1 for item in batch if isinstance(item, Prompt | StepTokens))
             self._vault.note_lost(num_contents, self._segments.paused_because)
         elif self._vault is not None:
+            for item in batch:
+                if isinstance(item, Entry):
+                    self._vault.see(item)
             contents: list[Prompt | StepTokens] = [item for item in batch if isinstance(item, Prompt | StepTokens)]
             self._tell_refused_contents(self._vault)
             self._vault.append(contents, self._segments.segment_number)
@@ -266,7 +280,7 @@ class Recorder:
             item.is_taken = True
         return item.lost
 
-    def _tell_refused_contents(self, vault: VaultWriter) -> None:
+    def _tell_refused_contents(self, vault: "VaultWriter") -> None:
         num_refused = self._num_contents_refused
         if num_refused > self._num_contents_refused_told:
             vault.note_lost(num_refused - self._num_contents_refused_told, "the recorder's queue was full")
