@@ -9,6 +9,9 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
               `isolation_report.py`
 
+    show --fsck, repair, mark
+              `tending.py`: recordings kept whole, and kept
+    keys      `key_ring.py`: the keys of encrypted contents
     simulate  `simulate/`: no recording, but a trace's load through the core on virtual time
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),

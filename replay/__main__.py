@@ -65,6 +65,13 @@ def add_verbs(subparsers: "Subparsers") -> None:
         "--reason", required=True, metavar="TEXT", help="why; it is kept in a .pin file beside the segment"
     )
 
+    keys = _verb(subparsers, "keys", _keys, "the keys of encrypted contents: list, rotate, erase a tenant's, rewrap")
+    task = keys.add_mutually_exclusive_group()
+    task.add_argument("--rotate", metavar="TENANT", help="its contents are under a new key from now on")
+    task.add_argument("--erase", metavar="TENANT", help="destroy its keys: its contents can never be read again")
+    task.add_argument("--rewrap", type=Path, metavar="FILE", help="all keys under the master key in this file")
+    keys.add_argument("--key-file", default="", metavar="FILE", help="the master key, as vault-key-file of serve")
+
     add_simulate(subparsers)
 
 
@@ -143,6 +150,12 @@ def _mark(args: argparse.Namespace) -> int:
     from replay.tending import mark
 
     return mark(args.recording, args.reason, args.json)
+
+
+def _keys(args: argparse.Namespace) -> int:
+    from replay.key_ring import Task, tend_keys
+
+    return tend_keys(args.recording, Task(args.rotate, args.erase, args.rewrap, args.key_file), args.json)
 
 
 def _check(args: argparse.Namespace) -> int:
