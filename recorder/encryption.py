@@ -14,7 +14,6 @@ from recorder.format import U32
 from recorder.keys import NONCE_BYTES, KeyRing
 
 ENCRYPTED = 4
-CIPHER = "aes-256-gcm"
 
 
 class NotAuthentic(RecordingError):

@@ -144,6 +144,8 @@ FRAME_PREFIX = struct.Struct("<II")  # length, checksum
 MAX_BODY_BYTES = MAX_FRAME_BYTES
 DIGEST_BYTES = 32
 CIPHER_NONE = "none"
+CIPHER_AES = "aes-256-gcm"
+VAULT_CIPHERS = (CIPHER_NONE, CIPHER_AES)
 
 
 def segment_path(directory: Path, number: int) -> Path:

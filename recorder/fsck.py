@@ -11,7 +11,7 @@ import msgpack
 
 from engine.core.vocabulary import entry_from_array
 from recorder.errors import RecordingError
-from recorder.format import PART_SUFFIX, SEALED_SUFFIX, SEGMENT_SUFFIX, VAULT_MAGIC, VAULT_SUFFIX
+from recorder.format import PART_SUFFIX, SEALED_SUFFIX, SEGMENT_SUFFIX, VAULT_CIPHERS, VAULT_MAGIC, VAULT_SUFFIX
 from recorder.frames import FrameReader
 from recorder.header import Header
 from recorder.index import Index
@@ -119,7 +119,7 @@ def rebuilt_index(sealed: Path) -> Index:
 
 def _examine_vault(examined: Examined) -> None:
     with closing(FrameReader(examined.path, VAULT_MAGIC)) as frames:
-        Header.from_map(frames.header, examined.path)
+        Header.from_map(frames.header, examined.path, VAULT_CIPHERS)
         examined.num_records = sum(1 for _body in frames)
         examined.faults += [f"{lost} bytes at {offset} are lost: {reason}" for offset, lost, reason in frames.damages]
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 
 from engine.core.contents import RequestContents
-from recorder.encryption import CIPHER, ENCRYPTED, NotAuthentic, decrypter
-from recorder.format import CIPHER_NONE, VAULT_MAGIC
+from recorder.encryption import ENCRYPTED, NotAuthentic, decrypter
+from recorder.format import CIPHER_AES, VAULT_CIPHERS, VAULT_MAGIC
 from recorder.frames import FrameReader
 from recorder.header import Header
 from recorder.keys import KeyRing, KeyUnusable
@@ -52,9 +52,9 @@ class Contents:
         for path in paths:
             frames = FrameReader(path, VAULT_MAGIC)
             try:
-                header = Header.from_map(frames.header, path, (CIPHER_NONE, CIPHER))
+                header = Header.from_map(frames.header, path, VAULT_CIPHERS)
                 decrypt: Decrypt | None = None
-                if header.cipher == CIPHER:
+                if header.cipher == CIPHER_AES:
                     keys = keys or open_keys()
                     decrypt = decrypter(keys, header.salt, header.segment_number)
                 contents._add_all(frames, decrypt)

@@ -15,9 +15,9 @@ from engine.core.contents import TokenOutput
 from engine.core.events import RequestArrived
 from engine.core.vocabulary import Entry
 from recorder.disk_sync import DiskSync
-from recorder.encryption import CIPHER, encrypted
+from recorder.encryption import encrypted
 from recorder.errors import RecordingUnwritable
-from recorder.format import CIPHER_NONE, MAX_BODY_BYTES, VAULT_MAGIC, vault_path
+from recorder.format import CIPHER_AES, CIPHER_NONE, MAX_BODY_BYTES, VAULT_MAGIC, vault_path
 from recorder.frames import FramedFile
 from recorder.header import Header
 from recorder.keys import KeyRing
@@ -46,7 +46,7 @@ class VaultWriter:
         self._tenants: dict[int, str] = {}
         self._disk = disk
         self._directory = directory
-        self._header = replace(header, cipher=CIPHER if keys else CIPHER_NONE)
+        self._header = replace(header, cipher=CIPHER_AES if keys else CIPHER_NONE)
         self._clock = clock
         self._packer = msgpack.Packer()
         self._segment_number = segment_number

@@ -19,6 +19,7 @@ from engine.protocol import Arrive, Cancel, Message, Stop
 from recorder.format import SEGMENT_MAGIC, segment_path
 from recorder.frames import FramedFile
 from recorder.header import Header
+from recorder.keys import KeyRing
 from recorder.reader import Recording
 from recorder.writer import Recorder
 from replay.model_runs.open_model import OpenedRunner, Overrides
@@ -120,6 +121,7 @@ def record_run(
     make_core: Callable[[Limits], Core] = Core,
     record_content: bool = True,
     max_segment_bytes: int = 64 << 20,
+    keys: KeyRing | None = None,
 ) -> Path:
     """Serve `messages` until all is done; returns the run's folder."""
     clock = TickingClock()
@@ -130,6 +132,7 @@ def record_run(
         record_content=record_content,
         max_segment_bytes=max_segment_bytes,
         sync_interval_ms=1000,
+        keys=keys,
     )
     loop = EngineLoop(make_core(limits), runner or make_runner(limits), clock, recorder, lambda entry, outputs: None)
     cause = loop.serve(PlannedInbox(messages))

@@ -1,0 +1,39 @@
+"""`python -m tests.golden.make`: the golden recordings of the current format, made anew where they are not there.
+
+A change of the format keeps those before it and adds one under its own number.
+"""
+
+from pathlib import Path
+
+from engine.clock import SystemClock
+from engine.core.decisions import RequestAdmitted
+from recorder.format import FORMAT_VERSION, segment_path
+from recorder.keys import open_ring
+from recorder.sealing import seal
+from tests.replay.recorded_runs import changed_decision, entries_of, mixed_load, record_run, rewrite
+
+GOLDEN = Path(__file__).parent
+DIVERGES = GOLDEN / "diverges"
+CHANGED_ADMISSION = 4  # its num_blocks_free is one too many
+
+
+def make(folder: Path) -> None:
+    current = folder / f"format-{FORMAT_VERSION}"
+    if not current.exists():
+        keys = open_ring(folder / "keys", SystemClock(), {})
+        seal(segment_path(record_run(current, mixed_load(10), keys=keys), 1))
+    if not (folder / DIVERGES.name).exists():
+        entries, _, _ = changed_decision(
+            entries_of(current),
+            RequestAdmitted,
+            lambda it: it._replace(num_blocks_free=it.num_blocks_free + 1),
+            occurrence=CHANGED_ADMISSION,
+        )
+        changed = rewrite(current, folder / DIVERGES.name, lambda _: entries)
+        for vault in changed.glob("*.vault"):
+            vault.unlink()
+        seal(segment_path(changed, 1))
+
+
+if __name__ == "__main__":
+    make(GOLDEN)
