@@ -280,7 +280,7 @@ class Planner:
                 return _HeadReason(DeferReason.RESERVED_BLOCKS, num_needed)
             num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
             if num_short > 0:
-                if not self._take_blocks_for(candidate, num_short):
+                if not self._take_blocks_for(candidate, num_short, hits):
                     return _HeadReason(DeferReason.OUT_OF_BLOCKS, num_needed)
                 hits = self._find_hits(candidate)  # its victims' blocks may hold its prefix: still found, now evictable
             elif refusal := self._refusal(candidate, num_needed + self.pool.num_evictable_among(hits)):
@@ -299,15 +299,15 @@ class Planner:
         """Cached blocks of its tokens. At least one token is left to compute: without a row there is no next token."""
         return self.pool.find_prefix(request.block_digests, (request.num_tokens - 1) // self.limits.block_size)
 
-    def _take_blocks_for(self, candidate: Request, num_short: int) -> bool:
-        """Preempt less urgent running requests for `candidate`, if together they can free enough."""
+    def _take_blocks_for(self, candidate: Request, num_short: int, hits: list[int]) -> bool:
+        """Preempt less urgent running requests for `candidate`, if together they can free enough beside its `hits`."""
         chosen: list[Request] = []
         num_gained = 0
         for victim in self.policy.victims_for_admission(self._preemptible(), candidate):
             if num_gained >= num_short:
                 break
             chosen.append(victim)
-            num_gained += self.pool.num_exclusive(victim.block_table)
+            num_gained += self.pool.num_exclusive([block for block in victim.block_table if block not in hits])
         if num_gained < num_short:
             return False
         for victim in chosen:

@@ -339,3 +339,13 @@ def test_a_change_that_cannot_be_is_refused_before_it_is_an_event(event: PolicyC
     with pytest.raises((UnknownPolicy, InvalidLimits), match=said):
         core.check_policy_change(event)
     core.check_policy_change(PolicyChanged("fair", (("tenant_weights", (("a", 2),)),)))
+
+
+def test_a_victims_blocks_that_the_urgent_one_shares_free_nothing_for_it() -> None:
+    story = Story(num_kv_blocks=6, scheduling_policy="priority")
+    story.arrives("w", prompt=1)
+    story.arrives("v", prompt="xxxxyy", priority=9)
+    story.completes()
+    story.arrives("u", prompt="xxxxyyzzzz")
+    story.completes()  # v has four blocks, three of them u's prefix; u needs two more
+    story.expect("tokens w=2 v=1", "deferred u: out_of_blocks 2/0", "step 2: w[2:3] v[6:7] w+4 v+5")
