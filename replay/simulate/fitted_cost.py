@@ -28,9 +28,11 @@ def cost_of_recording(path: Path) -> StepCost:
 
 
 def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
-    """Non-negative least squares of relative errors: a long prefill is no more weighty than a short decode.
+    """Non-negative least squares of relative errors, then scaled so that all steps together take what they took.
 
-    Coordinate descent on the normal equations (Franc et al., 2005), each feature scaled to its size.
+    Relative, so that a long prefill is no more weighty than a short decode; scaled, for stalls weigh little
+    in them, and their time has passed all the same. Coordinate descent on the normal
+    equations (Franc et al., 2005), each feature scaled to its size.
     """
     rows = [((1, *shape), step_ns) for shape, step_ns in samples if step_ns > 0]
     scales = [max(1.0, max(features[i] for features, _ in rows)) for i in range(5)]
@@ -45,16 +47,18 @@ def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
             if products[i][i] > 0:
                 others = sum(products[i][j] * weights[j] for j in range(5)) - products[i][i] * weights[i]
                 weights[i] = max(0.0, (targets[i] - others) / products[i][i])
-    return StepCost(*[weight / scale for weight, scale in zip(weights, scales, strict=True)])
+    cost = [weight / scale for weight, scale in zip(weights, scales, strict=True)]
+    expected = sum(weight * value for features, _ in rows for weight, value in zip(cost, features, strict=True))
+    return StepCost(*[weight * sum(step_ns for _, step_ns in rows) / expected for weight in cost])
 
 
 def _samples(entries: Iterable[Entry]) -> Iterator[tuple[StepShape, int]]:
-    """Each executed step's shape and time."""
+    """Each executed step's shape and time: from its decision to its result, whatever the engine did beside it."""
     shape: StepShape | None = None
+    began_ns = 0
     for entry in entries:
-        event = entry.event
-        if isinstance(event, StepCompleted) and shape is not None:
-            yield shape, event.execute_ns + event.sample_ns
+        if isinstance(entry.event, StepCompleted) and shape is not None:
+            yield shape, entry.now_ns - began_ns
         for decision in entry.decisions:
             if isinstance(decision, StepPlanned):
-                shape = shape_of(decision.rows)
+                shape, began_ns = shape_of(decision.rows), entry.now_ns

@@ -7,7 +7,7 @@ from engine.core.step_time import StepShape
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Nanoseconds; the defaults are the `cpu` backend's with the default model on two cores.
+    """Nanoseconds; the defaults are the `cpu` backend's kernels with the default model on two quiet cores (AVX-512).
 
     fixed_ns           any step
     decode_ns          a row of one token
@@ -16,11 +16,11 @@ class StepCost:
     pair_ns            a (token, token it attends) pair in a longer row
     """
 
-    fixed_ns: float = 5_000_000
-    decode_ns: float = 900_000
-    context_ns: float = 400
-    prefill_ns: float = 500_000
-    pair_ns: float = 0
+    fixed_ns: float = 2_000_000
+    decode_ns: float = 450_000
+    context_ns: float = 100
+    prefill_ns: float = 220_000
+    pair_ns: float = 40
 
     def of(self, shape: StepShape) -> int:
         return int(

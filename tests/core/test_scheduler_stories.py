@@ -326,6 +326,14 @@ def test_an_urgent_request_takes_the_blocks_of_less_urgent_ones() -> None:
     )
 
 
+def test_what_a_victim_leaves_of_the_steps_budget_is_for_the_one_it_gave_way_to() -> None:
+    story = Story(num_kv_blocks=6, max_num_batched_tokens=8, scheduling_policy="priority", enable_prefix_caching=False)
+    story.arrives("low", prompt=12, output=1, priority=9)
+    story.arrives("high", prompt=8, priority=0)
+    story.completes()
+    assert story.all_told()[-1] == "step 1: high[0:8]"
+
+
 def test_an_urgent_request_preempts_nobody_when_it_would_not_help() -> None:
     story = Story(num_kv_blocks=6, scheduling_policy="priority", enable_prefix_caching=False)
     story.arrives("equal", prompt=6, priority=0)

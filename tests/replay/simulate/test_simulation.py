@@ -114,8 +114,9 @@ def test_fair_shares_evenly_among_tenants_who_send_unevenly() -> None:
         for at_s in range(1_500)
     ]
     limits: dict[str, Any] = {"num_kv_blocks": 60, "max_num_queued_reqs": 10_000}
+    slow = StepCost(5_000_000, 900_000, 0, 500_000, 0)
     fair, fcfs = (
-        run_simulation(Limits(scheduling_policy=policy, **limits), arrivals, StepCost()) for policy in ("fair", "fcfs")
+        run_simulation(Limits(scheduling_policy=policy, **limits), arrivals, slow) for policy in ("fair", "fcfs")
     )
     assert fair["fairness"] > 0.97 > 0.9 > fcfs["fairness"]
 
