@@ -105,6 +105,11 @@ def byte_size(value: Any) -> int:
     return size
 
 
+def byte_size_or_zero(value: Any) -> int:
+    """As `byte_size`; 0 for none at all."""
+    return 0 if str(value).strip() == "0" else byte_size(value)
+
+
 def optional_byte_size(value: Any) -> int | None:
     """As `byte_size`; the empty text stands for none."""
     return None if value == "" else byte_size(value)

@@ -20,6 +20,7 @@ from kernels.stored_tensor import StoredTensor
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 KVMemory = NDArray[Any]  # of the backend's kv_dtype
+KVPair = tuple[KVMemory, KVMemory]  # keys, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,15 @@ class Backend(Protocol):
 
     def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
         """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers."""
+        ...
+
+    def copy_blocks(
+        self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
+    ) -> None:
+        """Write blocks of one KV memory over those of another, or of the same, in order, whole and in all layers.
+
+        source, target   (keys, values), each made as `kv_shape` says, for any number of blocks
+        """
         ...
 
     def set_num_threads(self, num_threads: int) -> None: ...

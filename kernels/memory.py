@@ -6,6 +6,7 @@ context 1.05 to 1.1 times as fast. It must not know what it holds.
 """
 
 import mmap
+from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -33,3 +34,14 @@ def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         with suppress(OSError):  # a kernel without them: the pages are small
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, kind, count).reshape(shape)
+
+
+def copy_blocks(
+    source: NDArray[Any], target: NDArray[Any], source_blocks: Sequence[int], target_blocks: Sequence[int]
+) -> None:
+    """Write `source_blocks` of `source` over `target_blocks` of `target`, one by one, in all layers.
+
+    source, target   [layers, blocks, …], equal but for the number of blocks; may be the same memory
+    """
+    for source_block, target_block in zip(source_blocks, target_blocks, strict=True):
+        target[:, target_block] = source[:, source_block]

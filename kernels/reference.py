@@ -25,11 +25,13 @@ from kernels.backend import (
     Floats,
     Integers,
     KVMemory,
+    KVPair,
     LayerParameters,
     LinearProbe,
     StepBatch,
     StepOutput,
 )
+from kernels.memory import copy_blocks
 from kernels.numeric_environment import numeric_environment
 from kernels.reference_attention import (
     GROUPS_PER_TILE,
@@ -102,6 +104,12 @@ class ReferenceBackend:
         target_block, target_offset = divmod(target, block_size)
         for memory in (keys, values):
             memory[:, target_block, :, target_offset] = memory[:, source_block, :, source_offset]
+
+    def copy_blocks(
+        self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
+    ) -> None:
+        for from_memory, to_memory in zip(source, target, strict=True):
+            copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:

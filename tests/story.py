@@ -114,7 +114,14 @@ class Story:
         """Time passes; each event takes one millisecond more."""
         self._now_ns += milliseconds * 1_000_000
 
-    def completes(self, *, stop: Iterable[str] = (), error: Iterable[str] = (), execute_ms: int | None = None) -> None:
+    def completes(
+        self,
+        *,
+        stop: Iterable[str] = (),
+        error: Iterable[str] = (),
+        execute_ms: int | None = None,
+        swap_ms: int = 0,
+    ) -> None:
         """The step under way is done; those in `stop` drew a stop token, those in `error` had logits not finite."""
         assert self._plan is not None, "no step is under way"
         flags = {self.numbers[name]: FinishFlag.STOP for name in stop}
@@ -131,7 +138,7 @@ class Story:
             filled += [(number, f"{number}:{index}".encode()) for index in range(first, (start + count) // size)]
             if start + count == request.num_tokens:
                 emitted.append((number, flags.get(number, FinishFlag.NONE), 0, 0))
-        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ns, 0))
+        self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ns, 0, swap_ms * 1_000_000))
 
     def fails(self) -> None:
         assert self._plan is not None, "no step is under way"
@@ -146,7 +153,7 @@ class Story:
         for decision in self.decisions:
             if isinstance(decision, StepPlanned):
                 self._plan = decision
-        self.core.pool.check_invariants()
+        self.core.check_invariants()
 
     def runs_until_idle(self, max_steps: int = 500) -> list[Decision]:
         """Complete step after step; all decisions of all of them."""
@@ -181,12 +188,14 @@ class Story:
             case RequestAdmitted():
                 hits = f" hits {decision.num_hit_blocks}" if decision.num_hit_blocks else ""
                 evicted = f" evicting {list(decision.evicted_blocks)}" if decision.evicted_blocks else ""
-                return f"admitted {name[decision.request]}: {list(decision.block_ids)}{hits}{evicted}"
+                copied = f" from host {list(decision.host_blocks)}" if decision.host_blocks else ""
+                return f"admitted {name[decision.request]}: {list(decision.block_ids)}{hits}{copied}{evicted}"
             case RequestPreempted():
                 return (
                     f"preempted {name[decision.request]} for {name[decision.for_request]}: {decision.reason}, "
                     f"{decision.num_blocks_freed} blocks, {decision.num_tokens_lost} tokens, chain {decision.chain}"
                     + (f" link {decision.chain_length}" if decision.chain_length > 1 else "")
+                    + (f", to host {list(decision.host_blocks)}" if decision.host_blocks else "")
                 )
             case StepPlanned():
                 rows = " ".join(f"{name[number]}[{start}:{start + count}]" for number, start, count in decision.rows)

@@ -46,6 +46,7 @@ class StarvationCause(StrEnum):
 
 class PreemptMode(StrEnum):
     RECOMPUTE = "recompute"
+    SWAP = "swap"  # its computed blocks are copied to the host pool, and back when it is admitted again
 
 
 class FinishReason(StrEnum):
@@ -101,6 +102,8 @@ class RequestAdmitted(NamedTuple):
     evicted_blocks    cached blocks whose contents were given up to make room
     num_blocks_free   free or evictable before this admission
     num_passes        passes it has waited since it was queued
+    host_blocks       of a swapped request: copied, before the step, into block_ids from place num_hit_blocks on, in
+                      order; the others that it had in the host pool are free again, for the prefix cache had them
     """
 
     request: int
@@ -109,16 +112,23 @@ class RequestAdmitted(NamedTuple):
     evicted_blocks: tuple[int, ...]
     num_blocks_free: int
     num_passes: int
+    host_blocks: tuple[int, ...] = ()
 
 
 class RequestPreempted(NamedTuple):
     """Running → preempted, its blocks given up.
 
     for_request       the request that gets room; equal to `request` when it gave way to all others
-    num_tokens_lost   computed tokens whose KV must be computed (or found in the prefix cache) again
+    num_tokens_lost   computed tokens whose KV must be computed (or found in the prefix cache) again; none by a swap
     chain             number shared by a cascade: a preemption whose beneficiary is preempted in turn hands it on
     chain_length      preemptions that led to this one, each the next one's cause, itself included: 2 and more is a
                       cascade; 0 from writers that did not tell
+    host_blocks       SWAP: where its leading blocks are copied to, in order, before anything else is carried out
+    swap_ns, recompute_ns
+                      what copying out and in, and computing again, were expected to take: the smaller one decided; both
+                      0 without a host pool
+    num_host_blocks_free
+                      before it: with too few for its blocks it is recomputed whatever that takes
     """
 
     request: int
@@ -129,6 +139,10 @@ class RequestPreempted(NamedTuple):
     num_tokens_lost: int
     chain: int
     chain_length: int = 0
+    host_blocks: tuple[int, ...] = ()
+    swap_ns: int = 0
+    recompute_ns: int = 0
+    num_host_blocks_free: int = 0
 
 
 class StepPlanned(NamedTuple):

@@ -67,6 +67,7 @@ class StepCompleted(NamedTuple):
     emitted   (request, FinishFlag, digest of the final hidden row as u64, bits of the token's fp32 log-probability)
               per emitted token
     filled    (request, block digest) per block that the step filled beyond the prompt's own full blocks, in order
+    swap_ns   time spent on copying blocks to and from the host pool since the step before; not part of execute_ns
     """
 
     step: int
@@ -74,6 +75,7 @@ class StepCompleted(NamedTuple):
     filled: tuple[tuple[int, bytes], ...]
     execute_ns: int
     sample_ns: int
+    swap_ns: int = 0
 
 
 class StepFailed(NamedTuple):

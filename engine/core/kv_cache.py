@@ -45,6 +45,13 @@ class BlockPool:
         """How many of a holder's blocks nobody else holds: what releasing them would make free."""
         return sum(1 for block in blocks if self._reference_counts[block] == 1)
 
+    def num_leading_shared(self, blocks: Sequence[int]) -> int:
+        """How many leading blocks of a holder's another one holds too, and can be found."""
+        for count, block in enumerate(blocks):
+            if self._reference_counts[block] < 2 or block not in self._digest_of_block:
+                return count
+        return len(blocks)
+
     def hold(self, blocks: Sequence[int]) -> None:
         """Share blocks found by `find_prefix`."""
         for block in blocks:

@@ -43,6 +43,7 @@ class Limits:
     watermark_permille      of the pool: so many blocks stay free at an admission while others run
     reserve_output          what an admission reserves of a request's output: none, what is expected of it, or max
     thrash_bound_permille   of the tokens computed lately: more that are computed again is thrashing; 0 watches nothing
+    swap_space_blocks       KV blocks of preempted requests that the host pool holds; 0: all are recomputed
     """
 
     block_size: int = 16
@@ -71,6 +72,7 @@ class Limits:
     max_num_queued_tokens: int = 0
     max_num_queued_reqs_per_tenant: int = 0
     max_num_queued_tokens_per_tenant: int = 0
+    swap_space_blocks: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

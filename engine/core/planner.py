@@ -31,17 +31,19 @@ from engine.core.policies.interface import Policy
 from engine.core.queue_limits import QueueAccount
 from engine.core.request import Request, Status
 from engine.core.starvation import StarvationGuard
+from engine.core.swapping import Swapping
 from engine.core.waiting import WaitingQueue
 
 
 class Planner:
     """Owns the running and the waiting; shares the pool with the core."""
 
-    def __init__(self, limits: Limits, policy: Policy, phases: Phases, pool: BlockPool) -> None:
+    def __init__(self, limits: Limits, policy: Policy, phases: Phases, pool: BlockPool, swapping: Swapping) -> None:
         self.limits = limits
         self.policy = policy
         self.phases = phases
         self.pool = pool
+        self.swapping = swapping
         self.running: list[Request] = []  # in order of admission
         self.waiting = WaitingQueue(policy)
         self.guard = StarvationGuard(limits)
@@ -84,6 +86,7 @@ class Planner:
                 self.queue.remove(request)
         num_blocks_freed = self.pool.release(request.block_table)
         request.block_table = []
+        self.swapping.give_up(request)
         finished = RequestFinished(
             request.number,
             reason,
@@ -214,18 +217,20 @@ class Planner:
         return True
 
     def _preempt(self, victim: Request, beneficiary: Request, reason: PreemptReason) -> None:
-        num_tokens_lost = victim.num_computed_tokens
+        choice = self.swapping.swap_out(victim)
+        num_tokens_lost = 0 if choice.host_blocks else victim.num_computed_tokens
         num_blocks_freed = self.pool.release(victim.block_table)
         chain, chain_length = self._chain_of(victim)
         preempted = RequestPreempted(
             victim.number,
             beneficiary.number,
             reason,
-            PreemptMode.RECOMPUTE,
+            PreemptMode.SWAP if choice.host_blocks else PreemptMode.RECOMPUTE,
             num_blocks_freed,
             num_tokens_lost,
             chain,
             chain_length,
+            *choice,
         )
         if beneficiary.chain_length < chain_length:  # of several that gave way for it, the longest chain goes on
             beneficiary.chain, beneficiary.chain_length = chain, chain_length
@@ -326,9 +331,15 @@ class Planner:
         request.num_computed_tokens = len(hits) * self.limits.block_size
         if request.num_preemptions == 0:
             request.num_cached_tokens = request.num_computed_tokens
-        num_passes = self._num_passes - request.queued_pass
+        host_blocks = self.swapping.swap_in(request, len(hits))
         admitted = RequestAdmitted(
-            request.number, tuple(request.block_table), len(hits), tuple(evicted), num_blocks_free, num_passes
+            request.number,
+            tuple(request.block_table),
+            len(hits),
+            tuple(evicted),
+            num_blocks_free,
+            self._num_passes - request.queued_pass,
+            host_blocks,
         )
         request.apply(admitted)
         self.policy.on_admitted(request, self._now_ns)

@@ -37,6 +37,8 @@ class Request:
     num_computed_tokens   tokens whose KV lies in `block_table`
     block_digests         digests of its full blocks known so far: the prompt's, then those that outputs filled
     num_once_computed     tokens computed before its latest preemption: as far as there they are computed again
+    host_blocks           host blocks that its leading blocks were swapped to; empty unless it waits for its return
+    num_swapped_tokens    computed tokens whose KV lies there
     num_hit_blocks        leading blocks of `block_table` that were found in the prefix cache at its latest admission
     num_cached_tokens     prompt tokens found in the prefix cache when it was first admitted
     queued_pass           planning pass in which it was queued (again)
@@ -55,6 +57,7 @@ class Request:
         "chain_length",
         "deadline_ns",
         "deferral",
+        "host_blocks",
         "is_protected",
         "itl_target_ms",
         "max_output_tokens",
@@ -66,6 +69,7 @@ class Request:
         "num_passes_over",
         "num_preemptions",
         "num_prompt_tokens",
+        "num_swapped_tokens",
         "number",
         "priority",
         "queued_pass",
@@ -92,6 +96,8 @@ class Request:
         self.num_output_tokens = 0
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
+        self.host_blocks: list[int] = []
+        self.num_swapped_tokens = 0
         self.num_cached_tokens = 0
         self.num_hit_blocks = 0
         self.num_once_computed = 0

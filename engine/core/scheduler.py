@@ -40,6 +40,7 @@ from engine.core.policies.interface import PolicyFactory
 from engine.core.policies.registry import make_policy
 from engine.core.request import Request
 from engine.core.step_time import StepTimeModel
+from engine.core.swapping import Swapping
 
 DRAIN_RATE_WINDOW = 32  # ends of requests over which the drain rate is measured
 MIN_RETRY_AFTER_MS, MAX_RETRY_AFTER_MS = 1_000, 60_000
@@ -55,7 +56,8 @@ class Core:
         self._make_policy = make_policy
         self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
         self.step_times = StepTimeModel()
-        self.planner = Planner(limits, make_policy(limits), make_phases(limits, self.step_times), self.pool)
+        swapping = Swapping(limits, self.pool, self.step_times)
+        self.planner = Planner(limits, make_policy(limits), make_phases(limits, self.step_times), self.pool, swapping)
         self.requests: dict[int, Request] = {}
         self._deadlines = Deadlines()
         self._live_ids: dict[str, int] = {}
@@ -82,6 +84,11 @@ class Core:
     def next_timer_ns(self) -> int:
         """When the core wants a TimerFired; 0: not at all. While it is not 0 somebody waits, so a step is under way."""
         return self._deadlines.next_ns
+
+    def check_invariants(self) -> None:
+        """No block of either pool is lost or in two places. Cost: one pass over both."""
+        self.pool.check_invariants()
+        self.planner.swapping.check_invariants(self.requests.values())
 
     def handle(self, event: Event, now_ns: int) -> list[Decision]:
         """Decide on one event. `now_ns` is monotonic; it is the only clock reading the core is given.
@@ -209,6 +216,7 @@ class Core:
     def _on_step_completed(self, event: StepCompleted, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
         notices = self._learn(plan, event.execute_ns + event.sample_ns)
+        self.planner.swapping.cost.observe(event.swap_ns)
         self._advance(plan, event)
         emitted: list[tuple[int, int]] = []
         emitting: list[Request] = []
@@ -281,6 +289,7 @@ class Core:
 
     def _on_step_failed(self, event: StepFailed, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
+        self.planner.swapping.cost.observe(0)
         rows = [self.requests[number] for number, _start, _count in plan.rows if number in self.requests]
         return [self._finish(request, FinishReason.FAILED, now_ns) for request in rows]
 
@@ -290,6 +299,8 @@ def check_limits(limits: Limits) -> None:
     for field in ("block_size", "num_kv_blocks", "max_model_len", "max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, field) < 1:
             raise InvalidLimits(f"{field} is {getattr(limits, field)}: it must be at least 1")
+    if limits.swap_space_blocks < 0:
+        raise InvalidLimits(f"swap_space_blocks is {limits.swap_space_blocks}: it must be at least 0; 0 swaps nothing")
     if limits.max_num_queued_reqs < 1:
         raise InvalidLimits(
             f"max_num_queued_reqs is {limits.max_num_queued_reqs}: at least 1 request must be able to wait"

@@ -114,6 +114,10 @@ class StepTimeModel:
         """What a step takes without any prefill, its fixed part included."""
         return self._decode.value((1, num_decodes, decode_context >> _CONTEXT_BITS))
 
+    def prefill_ns(self, start: int, count: int) -> int:
+        """What `count` tokens of a prefill that has come to `start` take beyond the rest of their steps; 0: unknown."""
+        return min(self._prefill.value((count, num_pairs(start, count) >> _CONTEXT_BITS)), MAX_STEP_NS)
+
     def prefill_tokens_within(self, time_ns: int, start: int, max_tokens: int) -> int:
         """How many tokens of a prefill that has come to `start` take `time_ns` beyond the rest of the step, at most.
 

@@ -74,7 +74,7 @@ def build_runner(
     verdict = run_self_test(backend, num_threads)
     if not verdict.holds:
         log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)
-    kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size)
+    kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size, limits.swap_space_blocks)
     runner = ModelRunner(backend, kv_store, text_model, digest_key, clock)
     info = _info(backend, source, model, num_threads, verdict)
     info["backends_passed_over"] = passed_over
@@ -89,7 +89,12 @@ def fill_limits(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> 
         raise InvalidLimits(f"block_size is {config.block_size}: it must be at least 1")
     num_kv_blocks = config.num_kv_blocks or _blocks_in_memory(config, model, kv_dtype)
     max_model_len = config.max_model_len or min(model.context_length, num_kv_blocks * config.block_size)
-    return Limits(num_kv_blocks=num_kv_blocks, max_model_len=max_model_len, **config.given_limits())
+    return Limits(
+        num_kv_blocks=num_kv_blocks,
+        max_model_len=max_model_len,
+        swap_space_blocks=_blocks_in_swap_space(config, model, kv_dtype),
+        **config.given_limits(),
+    )
 
 
 def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
@@ -101,6 +106,17 @@ def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any
         raise InvalidLimits(
             f"kv_cache_memory_bytes is {config.kv_cache_memory_bytes}, one block of {config.block_size} tokens takes "
             f"{block_bytes}: give at least that much, or set num_kv_blocks"
+        )
+    return num_blocks
+
+
+def _blocks_in_swap_space(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
+    block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
+    num_blocks = config.swap_space_bytes // block_bytes
+    if config.swap_space_bytes and num_blocks < 1:
+        raise InvalidLimits(
+            f"swap_space_bytes is {config.swap_space_bytes}, one block of {config.block_size} tokens takes "
+            f"{block_bytes}: give at least that much, or 0 to swap nothing"
         )
     return num_blocks
 

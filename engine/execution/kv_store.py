@@ -1,12 +1,13 @@
 """Key and value memory, by layer and slot. Who owns a block is the core's matter."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernels import memory
-from kernels.backend import Backend, DecoderShape, KVMemory
+from kernels.backend import Backend, DecoderShape, KVMemory, KVPair
 
 _LEAST_DEFAULT_BYTES = 256 * 1024 * 1024
 _DEFAULT_CONTEXT = 8192
@@ -17,6 +18,7 @@ class KVStore:
     """
     keys, values   in the backend's own layout (`Backend.kv_shape`, `kv_dtype`), zero at first; for `reference` float32
                    [layers, num_blocks + 1, kv heads, block_size, head_dim]
+    host           keys and values of the host blocks, in the same layout; None: nothing can be swapped
     """
 
     backend: Backend
@@ -24,17 +26,33 @@ class KVStore:
     values: KVMemory
     num_blocks: int
     block_size: int
+    host: KVPair | None = None
 
     @classmethod
-    def allocate(cls, backend: Backend, num_blocks: int, block_size: int) -> "KVStore":
+    def allocate(cls, backend: Backend, num_blocks: int, block_size: int, num_host_blocks: int = 0) -> "KVStore":
         """Memory is taken by the operating system as blocks are first written."""
-        shape = backend.kv_shape(num_blocks, block_size)
-        keys, values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
-        return cls(backend, keys, values, num_blocks, block_size)
+        keys, values = _memory_for(backend, num_blocks, block_size)
+        host = _memory_for(backend, num_host_blocks, block_size) if num_host_blocks else None
+        return cls(backend, keys, values, num_blocks, block_size, host)
+
+    def swap_out(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
+        """Copy blocks to the host pool, before anything else is written to them."""
+        assert self.host is not None, "nothing can be swapped: the store was made without a host pool"
+        self.backend.copy_blocks((self.keys, self.values), self.host, blocks, host_blocks)
+
+    def swap_in(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
+        """Copy them back, before a step reads them."""
+        assert self.host is not None, "nothing can be swapped: the store was made without a host pool"
+        self.backend.copy_blocks(self.host, (self.keys, self.values), host_blocks, blocks)
 
     def copy_slot(self, source: int, target: int) -> None:
         """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers: to plant a fault."""
         self.backend.copy_slot(self.keys, self.values, source, target)
+
+
+def _memory_for(backend: Backend, num_blocks: int, block_size: int) -> KVPair:
+    shape = backend.kv_shape(num_blocks, block_size)
+    return memory.zeros(shape, backend.kv_dtype), memory.zeros(shape, backend.kv_dtype)
 
 
 def kv_block_bytes(shape: DecoderShape, block_size: int, dtype: np.dtype[Any]) -> int:

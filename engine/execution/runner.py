@@ -46,6 +46,7 @@ class ModelRunner:
         self._digest_key = digest_key
         self._clock = clock
         self._requests: dict[int, HeldRequest] = {}
+        self._swap_ns = 0  # since the step before
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         digests: list[bytes] = []
@@ -63,14 +64,33 @@ class ModelRunner:
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):
             self._requests[decision.request].block_table = list(decision.block_ids)
+            if decision.host_blocks:
+                self._swap_in(decision)
         elif isinstance(decision, RequestPreempted):
+            if decision.host_blocks:
+                self._swap_out(decision)
             self._requests[decision.request].block_table = []
         elif isinstance(decision, RequestFinished) or (
             isinstance(decision, RequestRejected) and decision.reason != RejectReason.DUPLICATE_REQUEST
         ):
             self._requests.pop(decision.request, None)
 
+    def _swap_out(self, decision: RequestPreempted) -> None:
+        """At once: whoever gets these blocks is told by a later decision, and writes to them in a later step."""
+        started_ns = self._clock.now_ns()
+        blocks = self._requests[decision.request].block_table[: len(decision.host_blocks)]
+        self.kv_store.swap_out(blocks, decision.host_blocks)
+        self._swap_ns += self._clock.now_ns() - started_ns
+
+    def _swap_in(self, decision: RequestAdmitted) -> None:
+        started_ns = self._clock.now_ns()
+        first = decision.num_hit_blocks
+        blocks = decision.block_ids[first : first + len(decision.host_blocks)]
+        self.kv_store.swap_in(decision.host_blocks, blocks)
+        self._swap_ns += self._clock.now_ns() - started_ns
+
     def execute(self, plan: StepPlanned) -> StepResult:
+        swap_ns, self._swap_ns = self._swap_ns, 0
         started_ns = self._clock.now_ns()
         for number, block in plan.new_blocks:
             if number in self._requests:
@@ -82,7 +102,8 @@ class ModelRunner:
         filled = tuple(self._filled(rows))
         emitted, outputs = self._draw(emitting, hidden)
         sampled_ns = self._clock.now_ns()
-        completed = StepCompleted(plan.step, emitted, filled, executed_ns - started_ns, sampled_ns - executed_ns)
+        execute_ns, sample_ns = executed_ns - started_ns, sampled_ns - executed_ns
+        completed = StepCompleted(plan.step, emitted, filled, execute_ns, sample_ns, swap_ns)
         return StepResult(completed, outputs)
 
     def _forward(self, rows: list[PlannedRow]) -> Floats:

@@ -2,8 +2,8 @@
 
 It behaves like a model where that matters: it keeps one number per KV slot, writes the planned rows' tokens into their
 slots, and draws each next token from a hash of the *context it reads back through the block table*. So a block lost,
-shared wrongly or overwritten changes the tokens and digests, as it would with weights; chunking, prefix hits and
-preemption must not.
+shared wrongly, overwritten or swapped wrongly changes the tokens and digests, as it would with weights; chunking,
+prefix hits and preemption of either kind must not.
 """
 
 import hashlib
@@ -50,6 +50,7 @@ class ScriptedRunner:
         self._digest_key = digest_key
         self._requests: dict[int, _Held] = {}
         self.slots = array("q", [-1]) * (num_blocks * block_size)
+        self.host: dict[int, array[int]] = {}  # host block → its tokens
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         digests: list[bytes] = []
@@ -66,7 +67,13 @@ class ScriptedRunner:
         match decision:
             case RequestAdmitted():
                 self._requests[decision.request].block_table = list(decision.block_ids)
+                blocks = decision.block_ids[decision.num_hit_blocks :][: len(decision.host_blocks)]
+                for host_block, block in zip(decision.host_blocks, blocks, strict=True):
+                    self.slots[self._slots_of(block)] = self.host[host_block]
             case RequestPreempted():
+                blocks = tuple(self._requests[decision.request].block_table[: len(decision.host_blocks)])
+                for host_block, block in zip(decision.host_blocks, blocks, strict=True):
+                    self.host[host_block] = self.slots[self._slots_of(block)]
                 self._requests[decision.request].block_table = []
             case RequestFinished() | RequestRejected():
                 self._requests.pop(decision.request, None)
@@ -93,6 +100,9 @@ class ScriptedRunner:
                 held.tokens.append(token)
         completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0)
         return StepResult(completed, tuple(outputs))
+
+    def _slots_of(self, block: int) -> slice:
+        return slice(block * self._block_size, (block + 1) * self._block_size)
 
     def _slot(self, held: _Held, position: int) -> int:
         return held.block_table[position // self._block_size] * self._block_size + position % self._block_size

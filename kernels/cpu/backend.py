@@ -21,6 +21,7 @@ from kernels.backend import (
     DecoderShape,
     Floats,
     KVMemory,
+    KVPair,
     LinearProbe,
     StepBatch,
     StepOutput,
@@ -117,6 +118,12 @@ class CpuBackend:
         groups[:, target_block, :, target_group, :, target_lane] = groups[
             :, source_block, :, source_group, :, source_lane
         ]
+
+    def copy_blocks(
+        self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
+    ) -> None:
+        for from_memory, to_memory in zip(source, target, strict=True):
+            memory.copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
 
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"

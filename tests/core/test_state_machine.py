@@ -48,6 +48,7 @@ class CoreMachine(RuleBasedStateMachine):
         watermark_permille=st.sampled_from([0, 300]),
         reserve_output=st.sampled_from(RESERVATIONS),
         thrash_bound_permille=st.sampled_from([0, 1]),
+        swap_space_blocks=st.sampled_from([0, 2, 12]),
         caching=st.booleans(),
     )
     def start(self, spare_budget: int, policy: str, phases: str, caching: bool, **sizes: Any) -> None:
@@ -112,7 +113,7 @@ class CoreMachine(RuleBasedStateMachine):
     def complete(self, execute_ns: int) -> None:
         assert self.result is not None
         completed, self.result = self.result.completed, None
-        self.handle(completed._replace(execute_ns=execute_ns))
+        self.handle(completed._replace(execute_ns=execute_ns, swap_ns=execute_ns // 8))
 
     @precondition(lambda self: self.result is not None)
     @rule()
@@ -137,7 +138,7 @@ class CoreMachine(RuleBasedStateMachine):
     def no_block_is_lost_or_owned_twice(self) -> None:
         if not hasattr(self, "core"):
             return
-        self.core.pool.check_invariants()
+        self.core.check_invariants()
         held = [block for request in self.core.requests.values() for block in request.block_table]
         assert len(set(held)) == self.limits.num_kv_blocks - self.core.pool.num_free
 

@@ -77,10 +77,11 @@ class Checks:
     def _check_blocks(self) -> None:
         """No block lost, none owned by more requests than it is counted for."""
         core = self._run.core
-        core.pool.check_invariants()
+        core.check_invariants()
         held: dict[int, int] = {}
         for request in core.requests.values():
             assert len(set(request.block_table)) == len(request.block_table)
+            assert request.block_table or request.num_computed_tokens == 0, "it counts tokens that lie nowhere"
             for block in request.block_table:
                 held[block] = held.get(block, 0) + 1
         assert held == {b: c for b, c in enumerate(core.pool._reference_counts) if c > 0}
@@ -114,6 +115,7 @@ def check_ends(run: Run) -> None:
     }
     assert run.core.is_drained
     assert run.core.pool.num_free == run.limits.num_kv_blocks
+    assert run.core.planner.swapping.host.num_free == run.limits.swap_space_blocks
     for request, (end,) in run.ends.items():
         if isinstance(end, RequestFinished) and request in run.arrivals:
             assert end.num_output_tokens == len(run.tokens.get(request, []))

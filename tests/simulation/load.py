@@ -18,6 +18,7 @@ from engine.execution.scripted import SCRIPTED_VOCABULARY
 from engine.protocol import Arrive, Cancel, ChangePolicy, Drain, Message, Restarted
 
 MAX_REQUESTS = 30
+SWAP_SPACES = (0, 0, 60, 3, 60)
 
 
 def random_limits(rng: random.Random) -> Limits:
@@ -75,6 +76,11 @@ def long_load_limits(rng: random.Random) -> Limits:
             max_preemptions=rng.choice([2, 5]),
         )
     return limits
+
+
+def with_swap_space(limits: Limits, seed: int) -> Limits:
+    """Three of five seeds have a host pool; which is not drawn, so that nothing else of a seed depends on it."""
+    return replace(limits, swap_space_blocks=SWAP_SPACES[seed % len(SWAP_SPACES)])
 
 
 def random_messages(rng: random.Random) -> list[Message]:

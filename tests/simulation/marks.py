@@ -9,6 +9,7 @@ from engine.core.decisions import (
     AdmissionThrottled,
     DeferReason,
     FinishReason,
+    PreemptMode,
     PreemptReason,
     RejectReason,
     RequestAdmitted,
@@ -88,6 +89,13 @@ MARKS = (
     "a name twice",
     "an arrival while draining",
     "a request is lost with its engine",
+    "a prefill half done is swapped",
+    "a swapped request comes back whole",
+    "a swapped request finds a part in the cache and the rest in the host pool",
+    "a swapped request finds all of it in the cache",
+    "a cancel of a swapped request",
+    "the host pool has no room",
+    "copies are too slow for a swap",
 )
 _HALF_DONE, _DECODING, _RECOMPUTING = MARKS[:3]
 
@@ -132,6 +140,7 @@ class _Seen:
         self.num_computed = 0
         self.blocks: list[int] = []
         self.old_blocks: set[int] = set()  # held before its latest preemption
+        self.num_swapped = 0  # computed tokens that lie in the host pool
         self.was_preempted = False
         self.is_running = False
         self.is_protected = False
@@ -201,6 +210,7 @@ class _Finder:
             self._cancelled_in_step.add(request)
             self._mark(True, "a cancel of a request being executed")
         self._mark(seen.was_preempted and not seen.is_running, "a cancel of a preempted request")
+        self._mark(seen.num_swapped > 0, "a cancel of a swapped request")
         self._mark(seen.is_protected, "a cancel of a protected request")
         self._mark(not seen.was_preempted and not seen.is_running, "a cancel of one that never ran")
 
@@ -253,7 +263,15 @@ class _Finder:
         whole = seen.num_tokens % size == 0 and decision.num_hit_blocks == seen.num_tokens // size - 1
         self._mark(whole and bool(hits), "a prompt found in the cache but for its last block")
         seen.blocks, seen.is_running = list(decision.block_ids), True
-        seen.num_computed, seen.num_chunks = decision.num_hit_blocks * size, 0
+        num_hits, is_copied = decision.num_hit_blocks, bool(decision.host_blocks)
+        self._mark(is_copied and not hits, "a swapped request comes back whole")
+        self._mark(
+            is_copied and bool(hits), "a swapped request finds a part in the cache and the rest in the host pool"
+        )
+        in_cache = seen.num_swapped > 0 and not is_copied
+        self._mark(in_cache, "a swapped request finds all of it in the cache")
+        seen.num_computed, seen.num_chunks = max(num_hits * size, seen.num_swapped), 0
+        seen.num_swapped = 0
 
     def _on_preempted(self, decision: RequestPreempted) -> None:
         seen = self._live[decision.request]
@@ -266,6 +284,11 @@ class _Finder:
         self._mark(decision.chain_length == 3, "a cascade of three")
         urgent = decision.reason == PreemptReason.MORE_URGENT_WAITS
         self._mark(urgent, "the more urgent takes blocks of those that run")
+        is_swap, worth = decision.mode == PreemptMode.SWAP, decision.swap_ns < decision.recompute_ns
+        self._mark(is_swap and is_prefill, "a prefill half done is swapped")
+        self._mark(not is_swap and worth, "the host pool has no room")
+        self._mark(not worth and decision.recompute_ns > 0, "copies are too slow for a swap")
+        seen.num_swapped = seen.num_computed if is_swap else 0
         self._given_up[decision.request] = seen.old_blocks = set(seen.blocks)
         seen.blocks, seen.was_preempted, seen.is_running = [], True, False
 

@@ -25,7 +25,7 @@ from engine.loop import EngineLoop
 from engine.protocol import Arrive, Cancel, Drain, Message, Restarted, Stop
 from tests.simulation.checks import Checks, Run, check_ends
 from tests.simulation.faults import DIGEST_KEY, CountingRunner, Faults, FaultyRunner
-from tests.simulation.load import long_load_limits, random_limits, random_messages
+from tests.simulation.load import long_load_limits, random_limits, random_messages, with_swap_space
 
 MODES = ("safety", "liveness")
 NUM_LOADS = (2, 8, 8, 120)  # of a long run
@@ -66,7 +66,7 @@ def simulate(
 ) -> Run:
     """Run the load of `seed` to its end, checking every entry. Raises AssertionError on a broken promise."""
     rng = random.Random(seed)
-    limits = random_limits(rng)
+    limits = with_swap_space(random_limits(rng), seed)
     messages = random_messages(rng)
     faults = Faults(rng, rng.choice(FAULT_RATES) if fault_rate is None else fault_rate)
     executor = runner or FaultyRunner(limits.num_kv_blocks, limits.block_size, faults)
@@ -76,7 +76,7 @@ def simulate(
 def simulate_counts(seed: int, mode: str = "safety") -> Run:
     """The same without contents and with a longer load: more steps a second, and nothing said about tokens."""
     rng = random.Random(f"counts/{seed}")
-    limits = long_load_limits(rng)
+    limits = with_swap_space(long_load_limits(rng), seed)
     messages: list[Message] = []
     for load in range(rng.choice(NUM_LOADS)):
         messages += _renumbered(random_messages(rng), len([m for m in messages if isinstance(m, Arrive)]), load)

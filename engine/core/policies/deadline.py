@@ -72,5 +72,6 @@ class EarliestDeadlineFirst(Policy):
 
     def _min_time_ns(self, request: Request) -> int:
         """The steps that its known tokens need when it gets all of each, at the mean step time."""
-        num_steps = -(-request.num_uncomputed_tokens // self.limits.max_num_batched_tokens)
+        num_uncomputed = request.num_uncomputed_tokens - request.num_swapped_tokens
+        num_steps = -(-num_uncomputed // self.limits.max_num_batched_tokens)
         return num_steps * self._step_ns

@@ -50,4 +50,5 @@ class ShortestFirst(Policy):
             predicted = num_output_tokens
         num_left = min(predicted, request.max_output_tokens - num_output_tokens)
         prices = self.limits
-        return request.num_uncomputed_tokens * prices.prefill_token_price + num_left * prices.decode_token_price
+        num_uncomputed = request.num_uncomputed_tokens - request.num_swapped_tokens
+        return num_uncomputed * prices.prefill_token_price + num_left * prices.decode_token_price
