@@ -150,6 +150,11 @@ def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
         f"preemptions  {traffic['preemptions']:,}, {traffic['tokens_lost_to_preemption']:,} computed tokens lost; "
         f"{traffic['evicted_blocks']:,} cached blocks evicted"
     )
+    if traffic["swaps"]:
+        yield (
+            f"  swaps      {traffic['swaps']:,}; {traffic['swapped_out_blocks']:,} blocks copied out, "
+            f"{traffic['swapped_in_blocks']:,} in, {traffic['swap_ms']:,.2f} ms"
+        )
     if traffic["cascades"] or traffic["thrashings"]:
         yield (
             f"  pressure   {traffic['cascades']:,} cascades, the longest of {traffic['longest_cascade']}; "

@@ -87,6 +87,9 @@ class _TimelineCollector(Collector):
         yield self._gauge("reprise:kv_blocks_free", "KV blocks free or evictable.", timeline.num_blocks_free)
         yield self._gauge("reprise:thrashing", "1 while too much is computed again.", float(timeline.is_thrashing))
         yield self._gauge("reprise:watermark_blocks", "KV blocks an admission leaves free.", timeline.watermark_blocks)
+        yield self._gauge("reprise:host_blocks", "KV blocks in the host pool.", timeline.num_host_blocks)
+        used = timeline.num_host_blocks_used
+        yield self._gauge("reprise:host_blocks_used", "Host blocks that swapped requests have.", used)
         longest = timeline.totals.longest_cascade
         yield self._gauge("reprise:longest_cascade", "Preemptions of the longest chain so far.", longest)
         limits = self._service.engine.supervisor.info.get("limits")
@@ -129,6 +132,10 @@ class _TimelineCollector(Collector):
         )
         yield self._counter("reprise:deferrals", "Explanations of waiting, by reason.", deferrals, "reason")
         yield self._counter("reprise:tokens_lost", "Computed tokens given up by preemptions.", totals.num_tokens_lost)
+        yield self._counter("reprise:swaps", "Preemptions by swap.", totals.num_swaps)
+        copied = {"out": totals.num_swapped_out_blocks, "in": totals.num_swapped_in_blocks}
+        yield self._counter("reprise:swapped_blocks", "KV blocks copied to and from the host.", copied, "direction")
+        yield self._counter("reprise:swap_seconds", "Time spent on these copies.", totals.swap_ns / 1e9)
         yield self._counter("reprise:cascades", "Chains of preemptions that caused one another.", totals.num_cascades)
         yield self._counter("reprise:thrashings", "Times that thrashing began.", totals.num_thrashings)
         yield self._counter("reprise:evicted_blocks", "Cached blocks given up for new ones.", totals.num_evicted_blocks)
