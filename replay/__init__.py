@@ -11,6 +11,7 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
 
     show --fsck, repair, mark
               `tending.py`: recordings kept whole, and kept
+    redact    `model_runs/redaction.py`: a copy without contents
     keys      `key_ring.py`: the keys of encrypted contents
     simulate  `simulate/`: no recording, but a trace's load through the core on virtual time
 

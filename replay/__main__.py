@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,13 @@ def add_verbs(subparsers: "Subparsers") -> None:
     mark.add_argument(
         "--reason", required=True, metavar="TEXT", help="why; it is kept in a .pin file beside the segment"
     )
+
+    redact = _verb(subparsers, "redact", _redact, "a copy without contents or names that can still be checked")
+    redact.add_argument("target", type=Path, metavar="OUT", help="a folder that does not exist yet")
+    redact.add_argument(
+        "--execute", action="store_true", help="run the model on synthetic prompts: OUT can be executed"
+    )
+    _add_model_options(redact)
 
     keys = _verb(subparsers, "keys", _keys, "the keys of encrypted contents: list, rotate, erase a tenant's, rewrap")
     task = keys.add_mutually_exclusive_group()
@@ -150,6 +158,17 @@ def _mark(args: argparse.Namespace) -> int:
     from replay.tending import mark
 
     return mark(args.recording, args.reason, args.json)
+
+
+def _redact(args: argparse.Namespace) -> int:
+    from replay.model_runs.open_model import Overrides, open_recorded_model
+    from replay.model_runs.redaction import redact
+
+    open_runner = open_recorded_model if args.execute else None
+    done = redact(args.recording, args.target, open_runner, Overrides(args.model, args.backend))
+    values = {"target": str(args.target), **asdict(done)}
+    print(json.dumps(values, indent=2) if args.json else ", ".join(f"{name} {value}" for name, value in values.items()))
+    return 0
 
 
 def _keys(args: argparse.Namespace) -> int:

@@ -27,11 +27,13 @@ class Agreement(NamedTuple):
 
     notes         what to say about it in advance
     differences   of the environments, one line each
+    compare_flags   not of a redacted recording: its requests end where the originals did, whatever their tokens are
     """
 
     compare_bits: bool
     notes: tuple[str, ...]
     differences: tuple[str, ...]
+    compare_flags: bool = True
 
 
 def reprise_version() -> str:
@@ -70,9 +72,14 @@ def agree(header: Header, numerics_class: str, here: dict[str, Any], *, allow_dr
     Raises CannotCompare, naming both classes and what differs.
     """
     recorded = str(header.environment.get(NUMERICS_CLASS, ""))
+    if header.origin == "redacted" and not recorded:
+        raise CannotCompare(
+            "a redacted recording without results: its tokens are synthetic and nothing was computed from them",
+            "make one with reprise redact REC OUT --execute, where the model is",
+        )
     lines = differing_lines(header.environment, here)
     if recorded == numerics_class:
-        return Agreement(True, _self_test_notes(header.environment, here), lines)
+        return Agreement(True, _self_test_notes(header.environment, here), lines, header.origin != "redacted")
     what = "; ".join(lines) or "all that the header names is equal, so the kernels' sources differ"
     difference = f"numerics class {recorded or '(none)'} was recorded, this runner is of class {numerics_class}: {what}"
     if not allow_drift:

@@ -79,7 +79,7 @@ class _Execution:
         opened = self._open_runner(life.header, self._overrides)
         agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
         self._notes += (*agreement.notes, *contents.notices)
-        reexecution = Reexecution(opened.runner, contents, self._counts, compare_bits=agreement.compare_bits)
+        reexecution = Reexecution(opened.runner, contents, self._counts, agreement)
         trail = Trail(life.opened_ns, NUM_ENTRIES_BEFORE)
         first_ns = 0
 

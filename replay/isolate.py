@@ -145,7 +145,13 @@ class _Isolation:
         num_equal = 0
         try:
             for expected, computed in zip(request.tokens, alone, strict=False):
-                if comparable_with(computed.token, expected, compare_bits=agreement.compare_bits) != expected:
+                comparable = comparable_with(
+                    computed.token,
+                    expected,
+                    compare_bits=agreement.compare_bits,
+                    compare_flags=agreement.compare_flags,
+                )
+                if comparable != expected:
                     return Unequal(num_equal, computed)
                 num_equal += 1
         except Exception as error:

@@ -54,8 +54,12 @@ def computed_tokens(completed: StepCompleted, outputs: Sequence[TokenOutput], co
     return computed
 
 
-def comparable_with(got: EmittedToken, expected: EmittedToken, *, compare_bits: bool) -> EmittedToken:
+def comparable_with(
+    got: EmittedToken, expected: EmittedToken, *, compare_bits: bool, compare_flags: bool = True
+) -> EmittedToken:
     """`got`, with what cannot be compared taken over from `expected`."""
+    if not compare_flags:
+        got = got._replace(flag=expected.flag)
     if expected.token_id == UNKNOWN_TOKEN:
         got = got._replace(token_id=UNKNOWN_TOKEN)
     if not compare_bits:
@@ -64,13 +68,14 @@ def comparable_with(got: EmittedToken, expected: EmittedToken, *, compare_bits: 
 
 
 def first_difference(
-    expected: Sequence[EmittedToken], got: Sequence[Computed], *, compare_bits: bool
+    expected: Sequence[EmittedToken], got: Sequence[Computed], *, compare_bits: bool, compare_flags: bool = True
 ) -> tuple[EmittedToken | None, Computed | None] | None:
     """The first row of a step that differs, both sides; None on the side that emitted no such row."""
     for left, right in _pairs(expected, got):
         if left is None or right is None:
             return left, right
-        if comparable_with(right.token, left, compare_bits=compare_bits) != left:
+        comparable = comparable_with(right.token, left, compare_bits=compare_bits, compare_flags=compare_flags)
+        if comparable != left:
             return left, right
     return None
 

@@ -22,6 +22,7 @@ from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner, StepResult
 from recorder.vault import Contents
 from replay.divergence import Raised
+from replay.environment import Agreement
 from replay.refusal import CannotCompare
 from replay.tokens import (
     UNKNOWN_TOKEN,
@@ -81,11 +82,12 @@ class Difference(NamedTuple):
 class Reexecution:
     """One life on one runner. `handle` the entries in order; it returns the first difference."""
 
-    def __init__(self, runner: Runner, contents: Contents, counts: Counts, *, compare_bits: bool) -> None:
+    def __init__(self, runner: Runner, contents: Contents, counts: Counts, agreement: Agreement) -> None:
         self._runner = runner
         self._contents = contents
         self._counts = counts
-        self._compare_bits = compare_bits
+        self._compare_bits = agreement.compare_bits
+        self._compare_flags = agreement.compare_flags
         self._counter_recorded, self._counter_now = OutputCounter(), OutputCounter()
         self._plan: StepPlanned | None = None
         self._result: StepResult | Raised | None = None
@@ -169,7 +171,7 @@ class Reexecution:
             return Difference(event, result, plan)
         expected = recorded_tokens(event, self._contents.tokens.get(event.step, ()), self._counter_recorded)
         got = computed_tokens(result.completed, result.outputs, self._counter_now)
-        differing = first_difference(expected, got, compare_bits=self._compare_bits)
+        differing = first_difference(expected, got, compare_bits=self._compare_bits, compare_flags=self._compare_flags)
         if differing is not None:
             left, right = differing
             return Difference(left, right.token if right else None, plan, right.top_logprobs if right else ())

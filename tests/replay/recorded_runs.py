@@ -103,13 +103,15 @@ def make_header(limits: Limits = LIMITS) -> Header:
     )
 
 
-def make_runner(limits: Limits = LIMITS) -> ScriptedRunner:
-    return ScriptedRunner(limits.num_kv_blocks, limits.block_size, SALT)
+def make_runner(limits: Limits = LIMITS, salt: bytes = SALT) -> ScriptedRunner:
+    return ScriptedRunner(limits.num_kv_blocks, limits.block_size, salt)
 
 
 def open_scripted(header: Header, overrides: Overrides) -> OpenedRunner:
     """What execute and isolate get in place of a model."""
-    return OpenedRunner(make_runner(Limits.from_dict(header.limits)), SCRIPTED_CLASS, {"backend": "scripted"})
+    return OpenedRunner(
+        make_runner(Limits.from_dict(header.limits), header.salt), SCRIPTED_CLASS, {"backend": "scripted"}
+    )
 
 
 def record_run(
