@@ -39,6 +39,7 @@ def add_simulate(subparsers: "Subparsers") -> None:
     )
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument("--lengths", type=Path, metavar="FILE", help="ServeGen's lengths (default: NAME-lengths.json)")
+    parser.add_argument("--divide-rate", type=float, metavar="X", default=1.0, help="ServeGen's rates become an Xth")
     defaults = Fitting()
     for name, (kind, unit, meaning) in _FITTING.items():
         flag = f"--{name.replace('_', '-')}"
@@ -102,7 +103,8 @@ def simulate(args: argparse.Namespace) -> dict[str, Any]:
     limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
     fitting = Fitting(**{name: getattr(args, name) for name in _FITTING}, max_model_len=limits.max_model_len)
     cost = cost_of_recording(args.cost_from) if args.cost_from else args.step_cost
-    arrivals = fitted(read_trace(args.trace, args.lengths, fitting.from_s, fitting.to_s), fitting)
+    trace = read_trace(args.trace, args.lengths, fitting.from_s, fitting.to_s, args.divide_rate)
+    arrivals = fitted(trace, fitting)
     return run_simulation(limits, arrivals, cost, record_dir=args.record_dir, trace=args.trace.name)
 
 

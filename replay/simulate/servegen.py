@@ -19,8 +19,11 @@ WINDOW_S = 600
 _Quantiles = dict[str, dict[str, list[int]]]  # window's start in s → input_tokens, output_tokens → 21 quantiles
 
 
-def read_servegen(lines: Sequence[str], lengths: str, from_s: float, to_s: float) -> list[Arrival]:
-    """All tenants' arrivals of that part of the day, in order of time. Raises ValueError or KeyError."""
+def read_servegen(lines: Sequence[str], lengths: str, from_s: float, to_s: float, divide_rate: float) -> list[Arrival]:
+    """All tenants' arrivals of that part of the day, in order of time, all rates divided alike.
+
+    Raises ValueError or KeyError.
+    """
     quantiles: dict[str, _Quantiles] = json.loads(lengths)
     arrivals: list[Arrival] = []
     for line in lines[1:]:
@@ -30,7 +33,7 @@ def read_servegen(lines: Sequence[str], lengths: str, from_s: float, to_s: float
             continue
         draws = Random(f"{client}/{start}")
         sizes = _sizes_at(quantiles[client], begin_s)
-        for at_s in _times(draws, pattern, float(shape), float(scale)):
+        for at_s in _times(draws, pattern, float(shape), float(scale) * divide_rate):
             prompt, output = (_between(draws, sizes[name]) for name in ("input_tokens", "output_tokens"))
             arrivals.append(Arrival(int((begin_s + at_s) * NS_PER_S), prompt, output, tenant=client))
     arrivals.sort(key=lambda arrival: arrival.at_ns)

@@ -12,11 +12,14 @@ from replay.simulate.servegen import read_servegen
 MAX_TRACE_BYTES = 1 << 30  # unpacked; no trace that is worth simulating is longer
 
 
-def read_trace(path: Path, lengths: Path | None = None, from_s: float = 0, to_s: float = float("inf")) -> list[Arrival]:
+def read_trace(
+    path: Path, lengths: Path | None = None, from_s: float = 0, to_s: float = float("inf"), divide_rate: float = 1
+) -> list[Arrival]:
     """In order of time.
 
     lengths       ServeGen's second file; where none is given, NAME-lengths.json beside NAME.csv
     from_s, to_s  which part of the day ServeGen's are drawn for; the other formats give all
+    divide_rate   ServeGen's rates become so much lower, their proportions stay
     Raises UnusableTrace.
     """
     lines = _text(path).splitlines()
@@ -25,7 +28,7 @@ def read_trace(path: Path, lengths: Path | None = None, from_s: float = 0, to_s:
         if heading == azure.HEADING:
             return list(read_azure(lines))
         if heading == servegen.HEADING:
-            return read_servegen(lines, _text(lengths or _beside(path)), from_s, to_s)
+            return read_servegen(lines, _text(lengths or _beside(path)), from_s, to_s, divide_rate)
         if heading.startswith("{"):
             return list(read_mooncake(lines))
     except (ValueError, KeyError, TypeError) as error:

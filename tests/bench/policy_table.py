@@ -40,21 +40,22 @@ LOADS = (
         "Azure chat",
         "azure-llm-2023-conv.csv.gz",
         300,
-        Fitting(divide_prompt=8, divide_output=4, stretch=0.4, num_classes=10, max_output_tokens=512),
+        Fitting(divide_prompt=8, divide_output=4, stretch=0.35, num_classes=10, max_output_tokens=512),
     ),
     Load(
         "Mooncake",
         "mooncake-conversation.jsonl.gz",
         300,
-        Fitting(divide_prompt=32, divide_output=4, stretch=0.5, num_classes=10, max_output_tokens=512),
+        Fitting(divide_prompt=32, divide_output=4, stretch=0.6, num_classes=10, max_output_tokens=512),
     ),
 )
 TENANTS = Load(
     "ServeGen",
     "servegen-m-small-12-clients.csv.gz",
     300,
-    Fitting(from_s=42_600, to_s=43_800, divide_prompt=8, divide_output=4, stretch=10, max_output_tokens=512),
+    Fitting(divide_prompt=8, divide_output=4, stretch=1 / 600, max_output_tokens=512),
 )
+DIVIDE_RATE = 600  # of the tenants' day, whose proportions stay
 LIMITS: dict[str, Any] = {"max_model_len": 8192, "max_num_queued_reqs": 1_000_000}
 
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arrivals = fitted(read_trace(args.folder / load.file), load.fitting)
         for policy in args.policies:
             print(_row(load.name, simulated(arrivals, policy, load.num_kv_blocks)), flush=True)
-    arrivals = fitted(read_trace(args.folder / TENANTS.file, None, 42_600, 43_800), TENANTS.fitting)
+    arrivals = fitted(read_trace(args.folder / TENANTS.file, divide_rate=DIVIDE_RATE), TENANTS.fitting)
     print(f"\n{len({arrival.tenant for arrival in arrivals})} tenants, {len(arrivals)} requests: Jain's index")
     for policy in ("fair", "fcfs"):
         print(f"  {policy}: {simulated(arrivals, policy, TENANTS.num_kv_blocks)['fairness']:.3f}", flush=True)

@@ -192,10 +192,12 @@ MUTATIONS = (
         "            if False:\n",
     ),
     Mutation(
-        "hits are not looked up again after preempting for an admission",
+        "blocks are taken before the hits are held",
         _PLANNER,
-        "                hits = self._find_hits(candidate)  # its victims'",
-        "                hits = hits  # its victims'",
+        "        self.pool.hold(hits)\n"
+        "        blocks, evicted = self.pool.allocate(self._num_blocks_for(request.num_tokens) - len(hits))\n",
+        "        blocks, evicted = self.pool.allocate(self._num_blocks_for(request.num_tokens) - len(hits))\n"
+        "        self.pool.hold(hits)\n",
     ),
     Mutation(
         "victims are preempted although they cannot free enough",

@@ -53,6 +53,13 @@ def test_a_part_of_the_day_is_drawn_as_it_would_be_in_the_whole(tmp_path: Path) 
     assert part[0].at_ns == 0
 
 
+def test_rates_are_divided_alike(tmp_path: Path) -> None:
+    path = samples.servegen(tmp_path)
+    tenants = [arrival.tenant for arrival in read_trace(path, divide_rate=4)]
+    assert tenants.count("7") == pytest.approx(75, rel=0.3)
+    assert tenants.count("9") == pytest.approx(300, rel=0.3)
+
+
 def test_stretching_repeating_and_cutting_keep_order_gaps_and_count() -> None:
     raw = [Arrival(at_s * NS_PER_S, 10, 5) for at_s in (1, 2, 2, 7)]
     times = [arrival.at_ns / NS_PER_S for arrival in fitted(raw, Fitting(stretch=10, repeat=2))]
