@@ -1,9 +1,17 @@
 """What is looked at in every entry of a simulated run: blocks, rows, budgets, tokens, ends."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from engine.core.contents import RequestContents, TokenOutput
-from engine.core.decisions import RequestFinished, RequestPreempted, RequestRejected, StepPlanned, TokensEmitted
+from engine.core.decisions import (
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+    TokensEmitted,
+)
 from engine.core.limits import Limits
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
@@ -33,6 +41,8 @@ class Checks:
     def __init__(self, run: Run, blocks_every: int = 1) -> None:
         self._run = run
         self._blocks_every = blocks_every
+        self._num_cached_tokens: dict[int, int] = {}  # at first admission
+        self._num_preemptions: Counter[int] = Counter()
 
     def record(self, entry: Entry) -> None:
         self._run.entries.append(entry)
@@ -57,9 +67,17 @@ class Checks:
                     self._check_tokens(entry, decision.rows, outputs)
                 case StepPlanned():
                     self._check_plan(decision, preempted)
+                case RequestAdmitted():
+                    num_cached_tokens = decision.num_hit_blocks * self._run.limits.block_size
+                    self._num_cached_tokens.setdefault(decision.request, num_cached_tokens)
                 case RequestPreempted():
                     preempted.add(decision.request)
-                case RequestFinished() | RequestRejected():
+                    self._num_preemptions[decision.request] += 1
+                case RequestFinished():
+                    assert decision.num_cached_tokens == self._num_cached_tokens.get(decision.request, 0)
+                    assert decision.num_preemptions == self._num_preemptions[decision.request]
+                    self._run.ends.setdefault(decision.request, []).append(decision)
+                case RequestRejected():
                     self._run.ends.setdefault(decision.request, []).append(decision)
                 case _:
                     pass
