@@ -79,6 +79,11 @@ class Life:
         """Nothing is known to be missing, as far as it was read."""
         return self._section.is_complete
 
+    @property
+    def is_closed(self) -> bool:
+        """The engine process was shut in order, as far as it was read."""
+        return self._section.is_closed
+
     def notes(self) -> list[str]:
         """What the last reading of the entries found missing or damaged."""
         return [str(notice) for notice in self._section.notices]

@@ -21,7 +21,7 @@ from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned
 from engine.core.events import ExecutorRestarted, PolicyChanged, RequestArrived, StepCompleted, StepFailed
 from engine.core.limits import Limits, normalized_weights
-from engine.core.vocabulary import Entry, entry_to_array
+from engine.core.vocabulary import Entry, RecordingClosed, entry_to_array
 from engine.execution.digests import DIGEST_BYTES, block_digest
 from engine.execution.interface import Runner, StepResult
 from recorder.errors import RecordingError
@@ -109,6 +109,8 @@ class _Redaction:
         self._blocks: dict[bytes, tuple[tuple[int, ...], bytes]] = {}  # original digest → tokens, digest here
         self._held: dict[int, _Held] = {}
         self._result: StepResult | None = None
+        self._next_sequence = header.first_sequence
+        self._last_now_ns = header.created_now_ns
 
     def redact(self, entry: Entry) -> tuple[Entry, list[Any]]:
         event: Any = entry.event
@@ -127,7 +129,12 @@ class _Redaction:
             event = event._replace(parameters=tuple([self._parameter(*pair) for pair in event.parameters]))
         self._carry_out(entry)
         self._done.num_entries += 1
+        self._next_sequence, self._last_now_ns = entry.sequence + 1, entry.now_ns
         return entry._replace(event=event), contents
+
+    def closing_entry(self) -> Entry:
+        """After the last one: the original was shut in order, too."""
+        return Entry(self._next_sequence, self._last_now_ns, RecordingClosed(ORIGIN), ())
 
     def _arrived(self, event: RequestArrived) -> tuple[RequestArrived, list[Any]]:
         held = _Held([], [], {})
@@ -225,6 +232,8 @@ def _write_life(life: Life, redaction: _Redaction, header: Header, target: Path)
         for bodies, contents in _batches(redaction, life.comparable_entries(refusals.append)):
             vault.append(contents)
             segment.append(bodies)
+        if life.is_closed:
+            segment.append([msgpack.packb(entry_to_array(redaction.closing_entry()))])
         segment.sync()
         vault.sync()
     finally:

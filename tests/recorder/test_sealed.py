@@ -1,14 +1,18 @@
 """Sealing: the same entries from a smaller file with an index; nothing is lost by it, and no damage after is silent."""
 
 import random
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
 import msgpack
 import pytest
+import zstandard
+from google_crc32c import extend
 
 from engine.core.vocabulary import Entry
-from recorder.chunks import CHUNK_RAW_BYTES
+from recorder.chunks import CHUNK_RAW_BYTES, COVERED, PREFIX, BadChunk, read_chunk
+from recorder.chunks import ENTRIES as ENTRIES_KIND
 from recorder.continuity import NoticeKind
 from recorder.errors import RecordingError
 from recorder.format import segment_path, segment_paths
@@ -207,6 +211,22 @@ def assert_told(path: Path, known: dict[int, Entry]) -> None:
     assert all(known[entry.sequence] == entry for entry in found)
     assert recording.notices, "a changed byte is silent"
     assert len(found) == len(known) or not recording.is_complete
+
+
+def test_no_length_takes_memory_that_the_bytes_do_not_have(tmp_path: Path) -> None:
+    """Chunks whose checksum is right though they claim more than they hold: a forger's, for damage cannot make them."""
+    path, seed = tmp_path / "chunk", 7
+    bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
+    for num_raw, reason in ((1 << 30, "are possible"), (1000, "of another length"), (0, "of another length")):
+        covered = COVERED.pack(0, ENTRIES_KIND, len(bomb), num_raw)
+        checksum = extend(extend(seed, covered), bomb)
+        path.write_bytes(PREFIX.pack(ENTRIES_KIND, len(bomb), num_raw, checksum) + bomb)
+        tracemalloc.start()
+        with path.open("rb") as file, pytest.raises(BadChunk, match=reason):
+            read_chunk(file, 0, seed, path.stat().st_size)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 20
 
 
 def test_chunks_are_of_the_size_they_are_to_be(live: Path) -> None:

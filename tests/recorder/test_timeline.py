@@ -1,5 +1,6 @@
 """Spans, gauges and totals from entries made by hand: every figure below was worked out on paper."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,24 @@ def test_a_refused_request_never_waits() -> None:
     assert timeline.totals.num_requests == 1
     assert (timeline.spans[2].outcome, timeline.spans[2].queue_ns) == ("queue_full", None)
     assert timeline.spans[1].phase is Phase.RUNNING, "a duplicate leaves the live one alone"
+
+
+def test_swapped_blocks_are_counted_and_known_to_be_in_the_host_pool_until_the_request_runs_or_ends() -> None:
+    timeline = Timeline(replace(LIMITS, swap_space_blocks=9), keep_spans=True)
+    stream = Stream(timeline)
+    for request in (1, 2):
+        stream.at(1, arrived(request, 0), d.RequestAdmitted(request, (request,), 0, (), 10, 0))
+        why = (d.PreemptReason.OUT_OF_BLOCKS, d.PreemptMode.SWAP)
+        stream.at(2, completed(0), d.RequestPreempted(request, 0, *why, 3, 0, 0, 1, (2 * request, 2 * request + 1)))
+    assert (timeline.num_host_blocks, timeline.num_host_blocks_used) == (9, 4)
+    stream.at(3, completed(1), d.RequestAdmitted(1, (5, 6), 1, (), 10, 0, (3,)))
+    assert timeline.num_host_blocks_used == 2
+    stream.at(4, completed(2)._replace(swap_ns=7), d.RequestFinished(2, d.FinishReason.CANCELLED, 8, 0, 0, 1, 0))
+    assert timeline.num_host_blocks_used == 0
+    totals = timeline.totals
+    assert (totals.num_swaps, totals.num_swapped_out_blocks, totals.num_swapped_in_blocks) == (2, 4, 1)
+    assert totals.swap_ns == 7
+    assert timeline.spans[1].num_swaps == 1
 
 
 def test_a_new_engine_process_loses_what_the_old_one_held() -> None:

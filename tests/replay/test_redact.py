@@ -28,6 +28,7 @@ def redacted(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_core_decides_on_it_as_on_the_original(recording: Path, redacted: Path) -> None:
     verdict = check(redacted)
     assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+    assert verdict.notes == ()
     originals = [entry for entry in entries_of(recording) if isinstance(entry.event, RequestArrived | StepCompleted)]
     copies = [entry for entry in entries_of(redacted) if isinstance(entry.event, RequestArrived | StepCompleted)]
     assert [entry.decisions for entry in originals] == [entry.decisions for entry in copies]
