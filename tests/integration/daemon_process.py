@@ -80,8 +80,9 @@ class DaemonProcess:
 
     @property
     def recording(self) -> Path:
-        """The folder of the newest run."""
-        return max(self.record_dir.iterdir(), key=lambda folder: folder.stat().st_ctime_ns)
+        """The folder of the newest run; the vaults' keys lie in one beside them."""
+        runs = [folder for folder in self.record_dir.iterdir() if folder.name != "keys"]
+        return max(runs, key=lambda folder: folder.stat().st_ctime_ns)
 
     def start(self) -> None:
         with self._log_path.open("ab") as log:
