@@ -51,6 +51,13 @@ def test_too_little_memory_for_a_block_is_refused_with_the_figures(default_model
         filled(default_model, num_kv_blocks=0, kv_cache_memory_bytes=1000)
 
 
+def test_the_host_pool_holds_whole_blocks_or_is_refused(default_model: Model) -> None:
+    assert filled(default_model).swap_space_blocks == 0
+    assert filled(default_model, swap_space_bytes=3 * BLOCK_BYTES - 1).swap_space_blocks == 2
+    with pytest.raises(InvalidLimits, match=f"swap_space_bytes is 1000, one block of 16 tokens takes {BLOCK_BYTES}"):
+        filled(default_model, swap_space_bytes=1000)
+
+
 def test_the_longest_context_is_the_models_or_what_the_pool_holds(default_model: Model) -> None:
     assert filled(default_model, num_kv_blocks=10_000).max_model_len == 8192
     assert filled(default_model, num_kv_blocks=8).max_model_len == 128

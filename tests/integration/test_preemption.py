@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.decisions import FinishReason, PreemptReason, RequestAdmitted, RequestPreempted
+from engine.core.decisions import FinishReason, PreemptMode, PreemptReason, RequestAdmitted, RequestPreempted
 from tests.integration.client import Stream, completion
 from tests.integration.served import Served, serve
 from tests.integration.trace import Trace, check_steps, limits_of, trace_of, until_ended
@@ -60,6 +60,7 @@ def answer_of(stream: Stream) -> Answer:
         pytest.param({"enable_prefix_caching": False}, id="whole-prefill"),
         pytest.param({"enable_prefix_caching": True, "max_num_batched_tokens": 4}, id="prefix-cache-and-chunks"),
         pytest.param({"enable_prefix_caching": False, "scheduling_policy": "fair"}, id="fair"),
+        pytest.param({"enable_prefix_caching": False, "swap_space": "16MiB"}, id="swap"),
     ],
 )
 def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
@@ -70,10 +71,14 @@ def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
             trace = asyncio.run(run_both(served, first, second, references))
             victim = trace[f"{second}-second"]
             assert victim.preemptions, "no preemption: the run proves nothing"
-            assert victim.preemptions[0].num_tokens_lost > victim.arrival.num_prompt_tokens, "it had sampled tokens"
+            first_time = victim.preemptions[0]
+            is_swap = first_time.mode == PreemptMode.SWAP
+            assert is_swap or first_time.num_tokens_lost > victim.arrival.num_prompt_tokens, "it had sampled tokens"
             for life in trace.lives.values():
                 assert life.counts == list(range(1, NUM_SEEDED + 1)), "the draws have a gap or a repeat"
         check_steps(trace, limits_of(served.daemon))
+        swaps = [preemption for preemption in trace.preemptions() if preemption.mode == PreemptMode.SWAP]
+        assert bool(swaps) == ("swap_space" in flags)  # the first victim's at least: no copy was measured before it
         if flags["enable_prefix_caching"]:
             assert trace[f"{second}-second"].finish.num_cached_tokens > 0
             assert min(start for _position, _step, start, _count in trace[f"{second}-second"].rows) > 0
