@@ -160,7 +160,7 @@ class Backend(Protocol):
     ) -> None:
         """Write blocks of one KV memory over those of another, or of the same, in order, whole and in all layers.
 
-        source, target   (keys, values), each made as `kv_shape` says, for any number of blocks
+        source, target   (keys, values), of the shape that `kv_shape` says, for any number of blocks and in any order
         """
         ...
 

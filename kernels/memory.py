@@ -41,7 +41,7 @@ def copy_blocks(
 ) -> None:
     """Write `source_blocks` of `source` over `target_blocks` of `target`, one by one, in all layers.
 
-    source, target   [layers, blocks, …], equal but for the number of blocks; may be the same memory
+    source, target   [layers, blocks, …], equal but for the number of blocks and the order in memory; may be the same
     """
     for source_block, target_block in zip(source_blocks, target_blocks, strict=True):
         target[:, target_block] = source[:, source_block]
