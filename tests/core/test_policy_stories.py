@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.decisions import RequestAdmitted
+from engine.core.decisions import RequestAdmitted, RequestPreempted
 from engine.core.errors import InvalidLimits, UnknownPolicy
 from engine.core.events import PolicyChanged
 from engine.core.limits import Limits
@@ -349,3 +349,15 @@ def test_a_victims_blocks_that_the_urgent_one_shares_free_nothing_for_it() -> No
     story.arrives("u", prompt="xxxxyyzzzz")
     story.completes()  # v has four blocks, three of them u's prefix; u needs two more
     story.expect("tokens w=2 v=1", "deferred u: out_of_blocks 2/0", "step 2: w[2:3] v[6:7] w+4 v+5")
+
+
+def test_those_that_run_are_ranked_anew_by_another_policy_too() -> None:
+    story = Story(num_kv_blocks=4, enable_prefix_caching=False)
+    story.arrives("patient", prompt=3, priority=9)
+    story.arrives("urgent", prompt=3, priority=0)
+    story.completes()
+    story.changes_policy("priority")
+    story.completes()
+    story.completes()
+    victims = [decision.request for decision in story.history if isinstance(decision, RequestPreempted)]
+    assert victims == [story.numbers["patient"]]
