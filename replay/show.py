@@ -123,6 +123,9 @@ def _whole(recording: Provenance) -> Iterator[str]:
     )
     yield f"time         {recording.began} to {recording.ended}, {recording.span_seconds:,.3f} s of traffic"
     yield f"state        {whole}" + (f" ({recording.closed})" if recording.closed else "")
+    if recording.origin:
+        yield f"  origin     {recording.origin}: a copy, no engine wrote it so"
+    yield from (cut(f"  pinned     {reason}") for reason in recording.pins)
     yield from (cut(f"  notice     {notice}") for notice in recording.notices)
     yield f"model        {recording.model or '(not named)'}, numerics class {recording.numerics_class or '(none)'}"
     yield from _wrapped("limits", recording.limits)

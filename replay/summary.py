@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.core.vocabulary import RecordingClosed
 from recorder.format import VAULT_SUFFIX
+from recorder.incidents import pins_of
 from replay.environment import NUMERICS_CLASS, compare_here
 from replay.lives import Run
 
@@ -23,6 +24,8 @@ class Provenance:
     closed            cause given when it was shut in order; "" when it was not
     notices           what is damaged or missing, in words
     has_contents      a vault stands beside it
+    origin            "" for what an engine recorded, else what made this copy of it
+    pins              why it is kept beyond the bounds
     differences_here  what differs between the recording's environment and this one
     """
 
@@ -47,6 +50,8 @@ class Provenance:
     can_check: str
     can_execute: str
     differences_here: tuple[str, ...]
+    origin: str
+    pins: tuple[str, ...]
 
     def as_values(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,6 +97,8 @@ def provenance(run: Run) -> Provenance:
         can_check=_where_check(run),
         can_execute=_where_execute(run, numerics_class, has_contents),
         differences_here=compare_here(header).lines,
+        origin=header.origin,
+        pins=tuple(dict.fromkeys(pin.reason for segment in run.recording.segments for pin in pins_of(segment.path))),
     )
 
 

@@ -52,11 +52,14 @@ def test_a_repaired_recording_can_be_examined_again(
     assert "exists" in capsys.readouterr().err
 
 
-def test_a_mark_pins_every_segment_of_a_run_with_its_reason(run: Path) -> None:
+def test_a_mark_pins_every_segment_of_a_run_with_its_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mark", str(run), "--reason", "customer 4711: wrong answer"]) == 0
     for segment in segment_paths(run):
         (pin,) = pins_of(segment)
         assert (pin.reason, pin.is_automatic) == ("customer 4711: wrong answer", False)
+    capsys.readouterr()
+    assert main(["show", str(run)]) == 0
+    assert "  pinned     customer 4711: wrong answer\n" in capsys.readouterr().out
     assert main(["mark", str(run / "000009.rpr"), "--reason", "x"]) == 2
 
 
