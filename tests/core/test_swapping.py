@@ -5,6 +5,8 @@ import pytest
 from engine.core.decisions import PreemptMode, RequestPreempted, StepPlanned
 from engine.core.errors import InvalidLimits
 from engine.core.limits import Limits
+from engine.core.policies.deadline import EarliestDeadlineFirst
+from engine.core.policies.shortest import ShortestFirst
 from engine.core.scheduler import Core
 from engine.core.step_time import shape_of
 from engine.core.swap_cost import SwapCost
@@ -94,6 +96,8 @@ def test_blocks_that_others_hold_are_copied_too_and_not_expected_to_be_computed_
     shared: list[RequestPreempted] = []
     for figures, prompts in ((alone, ("xxxxxxabc", "yyyyyydef")), (shared, ("xxxxxxabc", "xxxxxxdef"))):
         story = Story(num_kv_blocks=10 if figures is alone else 7, swap_space_blocks=9, step_ns=slow_prefill)
+        story.core.planner.swapping.cost.planned(10)
+        story.core.planner.swapping.cost.observe(MS)
         for name, prompt in zip("ab", prompts, strict=True):
             story.arrives(name, prompt=prompt, output=6)
         while not any(isinstance(decision, RequestPreempted) for decision in story.decisions):
@@ -102,6 +106,7 @@ def test_blocks_that_others_hold_are_copied_too_and_not_expected_to_be_computed_
     assert len(alone[0].host_blocks) == len(shared[0].host_blocks) == 5
     assert shared[0].num_blocks_freed == 2
     assert 0 < shared[0].recompute_ns < alone[0].recompute_ns
+    assert (alone[0].swap_ns, shared[0].swap_ns) == (10 * MS // 10, 7 * MS // 10), "they are not expected to come back"
 
 
 # ── the choice ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,7 +147,7 @@ def test_the_measured_time_of_copies_decides_about_the_next_victim() -> None:
         preemptions = [decision for decision in story.history if isinstance(decision, RequestPreempted)]
         modes[swap_ms] = [decision.mode for decision in preemptions]
         assert preemptions[0].swap_ns == 0, "nothing was measured yet"
-        assert preemptions[1].swap_ns > 0
+        assert preemptions[1].swap_ns == 3 * swap_ms * MS, "three blocks out and in, at two in swap_ms"
     assert modes == {
         1: [PreemptMode.SWAP, PreemptMode.SWAP],
         100: [PreemptMode.SWAP, PreemptMode.RECOMPUTE],
@@ -172,6 +177,15 @@ def test_a_rate_follows_what_is_measured() -> None:
     assert 1.99 * MS < cost.predict_ns(1) <= 2 * MS
 
 
+def test_a_refusal_takes_something_off_the_rate() -> None:
+    story = pressed_story()
+    story.core.planner.swapping.cost.planned(1)
+    story.core.planner.swapping.cost.observe(32 * MS)
+    story.completes()
+    assert preemption(story).mode is PreemptMode.RECOMPUTE
+    assert story.core.planner.swapping.cost.predict_ns(1) == 31 * MS
+
+
 def test_a_rate_that_only_forbids_is_doubted_until_it_is_measured_again() -> None:
     cost = SwapCost()
     cost.planned(1)
@@ -181,6 +195,22 @@ def test_a_rate_that_only_forbids_is_doubted_until_it_is_measured_again() -> Non
         cost.doubt()
         num_doubts += 1
     assert num_doubts == 73
+
+
+@pytest.mark.parametrize("policy", ["shortest", "deadline"])
+def test_what_lies_in_the_host_pool_is_no_work_left_to_the_policies(policy: str) -> None:
+    work = []
+    for num_blocks in (0, 40):
+        story = Story(num_kv_blocks=21, swap_space_blocks=num_blocks, step_ns=slow_prefill, scheduling_policy=policy)
+        story.arrives("a", prompt=19, output=4)
+        story.arrives("b", prompt=19, output=4)
+        while not any(isinstance(decision, RequestPreempted) for decision in story.decisions):
+            story.completes()
+        chosen = story.core.planner.policy
+        assert isinstance(chosen, ShortestFirst | EarliestDeadlineFirst)
+        estimate = chosen.remaining_work if isinstance(chosen, ShortestFirst) else chosen._min_time_ns
+        work.append(estimate(story.core.requests[preemption(story).request]))
+    assert 0 < work[1] < work[0]
 
 
 # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
