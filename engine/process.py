@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.clock import SystemClock
+from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.core.contents import TokenOutput
 from engine.core.errors import EngineError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # cryptography is for those who keep contents
 log = Logger(__name__)
 
 READ_BYTES = 1 << 16
-STATUS_INTERVAL_S = 1.0
+STATUS_INTERVAL_NS = 1_000_000_000
 MAX_APPEND_WAIT_S = 0.25  # for the disk, once per stall: then clients are served before what they see is on file
 
 
@@ -86,16 +86,17 @@ class SocketOutbox:
 
     An entry leaves only once it is on file or counted as lost, so that whatever a client has seen is in the recording
     even if this process is killed the moment after. A disk that stalls delays that by MAX_APPEND_WAIT_S; from then on
-    until it has caught up entries leave at once, and are counted as early.
+    until the entry it was waited for is on file entries leave at once, and are counted as early.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
         self._connection = connection
+        self._clock = clock
         self._queue: queue.Queue[Message | None] = queue.Queue(MAX_OUTBOX_FRAMES)
         self._recorder_status = RecorderStatus(0, 0, 0)
         self._recorder: Recorder | None = None
         self._keeper: Keeper | None = None
-        self._is_stalled = False
+        self._stalled_at: int | None = None  # the entry that the disk kept us waiting for
         self._num_early_entries = 0
         self._thread = threading.Thread(target=self._send, name="outbox", daemon=True)
         self._thread.start()
@@ -115,11 +116,14 @@ class SocketOutbox:
 
     def _send(self) -> None:
         is_open = True
+        status_ns = self._clock.now_ns()
         while True:
-            try:
-                message = self._queue.get(timeout=STATUS_INTERVAL_S)
-            except queue.Empty:
+            if (now_ns := self._clock.now_ns()) - status_ns >= STATUS_INTERVAL_NS:
+                status_ns = now_ns
                 is_open = is_open and self._send_status()
+            try:
+                message = self._queue.get(timeout=STATUS_INTERVAL_NS / 1e9)
+            except queue.Empty:
                 continue
             if message is None:
                 self._send_status()
@@ -130,12 +134,16 @@ class SocketOutbox:
 
     def _hold_back(self, sequence: int, recorder: Recorder) -> None:
         """Until the entry is on file; not at all while the disk is known to stall."""
-        is_settled = recorder.wait_until_settled(sequence, 0 if self._is_stalled else MAX_APPEND_WAIT_S)
-        if not is_settled:
-            self._num_early_entries += 1
-            if not self._is_stalled:
+        was_stalled = self._stalled_at is not None
+        if self._stalled_at is not None and recorder.wait_until_settled(self._stalled_at, 0):
+            self._stalled_at = None  # it moves again
+        if self._stalled_at is None and recorder.wait_until_settled(sequence, MAX_APPEND_WAIT_S):
+            return
+        self._num_early_entries += 1
+        if self._stalled_at is None:
+            self._stalled_at = sequence
+            if not was_stalled:
                 log.error("the recorder's disk stalls: clients are served ahead of it", waited_s=MAX_APPEND_WAIT_S)
-        self._is_stalled = not is_settled
 
     def _send_status(self) -> bool:
         recorder, keeper = self._recorder, self._keeper
@@ -170,7 +178,7 @@ class EngineProcess:
     def __init__(self, config: EngineConfig, connection: socket.socket) -> None:
         self._config = config
         self._clock = SystemClock()
-        self._outbox = SocketOutbox(connection)
+        self._outbox = SocketOutbox(connection, self._clock)
         self._inbox = SocketInbox(connection)
         self._recorder: Recorder | None = None
         self._keeper: Keeper | None = None

@@ -2,8 +2,8 @@
 
 It loads no torch, so it starts in a fraction of a second, and takes STEP_SECONDS per step. A prompt that holds POISON
 kills it, one that holds FAILING fails its step, one that holds STUCK makes a step that does not end. The model's name
-may say how it starts. Each append to the recording takes APPEND_SECONDS longer than the disk does, and the first sync
-SYNC_SECONDS.
+may say how it starts. Each append to the recording takes APPEND_SECONDS longer than the disk does, the first one
+FIRST_APPEND_SECONDS, and the first sync SYNC_SECONDS.
 """
 
 import os
@@ -27,6 +27,7 @@ from recorder.frames import FramedFile
 
 STEP_SECONDS = float(os.environ.get("SCRIPTED_STEP_SECONDS", "0.002"))
 APPEND_SECONDS = float(os.environ.get("SCRIPTED_APPEND_SECONDS", "0"))
+FIRST_APPEND_SECONDS = float(os.environ.get("SCRIPTED_FIRST_APPEND_SECONDS", "0"))
 SYNC_SECONDS = float(os.environ.get("SCRIPTED_SYNC_SECONDS", "0"))
 POISON = SCRIPTED_VOCABULARY + 13
 FAILING = SCRIPTED_VOCABULARY + 14
@@ -76,10 +77,10 @@ def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
 
 def slow_down_the_disk() -> None:
     append, sync = FramedFile.append, FramedFile.sync
-    seconds_to_sync = [SYNC_SECONDS]
+    seconds_to_sync, seconds_to_append = [SYNC_SECONDS], [FIRST_APPEND_SECONDS]
 
     def late_append(file: FramedFile, bodies: Sequence[bytes]) -> None:
-        time.sleep(APPEND_SECONDS)
+        time.sleep(seconds_to_append.pop() if seconds_to_append else APPEND_SECONDS)
         append(file, bodies)
 
     def late_sync(file: FramedFile) -> None:
