@@ -106,7 +106,7 @@ def _likely_cause(classification: Classification, moment: Moment, unequal: Unequ
     if moment.num_hit_blocks:
         suspects.insert(0, "blocks from the prefix cache that do not hold its prompt's keys and values")
     if moment.num_preemptions:
-        suspects.insert(0, "recomputing after preemption that did not restore what was there")
+        suspects.insert(0, "recomputing after preemption, or copies of a swap, that did not restore what was there")
     return "; or ".join(suspects) + ". If execute is equal, the fault is in the record's own run and happens every time"
 
 
