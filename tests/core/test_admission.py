@@ -24,6 +24,15 @@ def test_an_admission_leaves_the_watermark_free() -> None:
     assert "deferred b: watermark 5/9 kept 6" in story.all_told()
 
 
+@pytest.mark.parametrize(("prompt", "goes"), [(12, True), (13, False)])
+def test_the_watermark_is_kept_to_the_block(prompt: int, goes: bool) -> None:
+    story = roomy_story(watermark_permille=300)  # 6 of 20 blocks
+    story.arrives("a", prompt=40)  # and 1 more for its next token: 9 are free
+    story.arrives("b", prompt=prompt)
+    story.completes()
+    assert any(told.startswith("admitted b") for told in story.all_told()) is goes
+
+
 def test_neither_rule_keeps_the_only_request_out() -> None:
     story = roomy_story(watermark_permille=900, reserve_output="max")
     story.arrives("a", prompt=79, output=1)
@@ -62,6 +71,19 @@ def test_the_expectation_is_learned_from_those_that_ended() -> None:
     story.arrives("b", prompt=8, output=40)
     story.completes()
     assert "admitted b" in " ".join(story.all_told())
+
+
+def test_nothing_is_learned_from_those_who_were_cut_off() -> None:
+    story = roomy_story(reserve_output="expected")
+    for index in range(MIN_ENDS):
+        story.arrives(f"short{index}", prompt=4, output=40)
+        story.completes()
+        story.cancels(f"short{index}")
+        story.completes()
+    story.arrives("a", prompt=8, output=40)
+    story.arrives("b", prompt=8, output=40)
+    story.completes()
+    assert any(told.startswith("deferred b: expected_growth") for told in story.all_told())
 
 
 def test_a_request_that_the_policy_lets_preempt_others_is_not_kept_out() -> None:
