@@ -27,7 +27,7 @@ SUITE = (  # the quickest first
     "tests/simulation/test_simulation.py::test_random_runs_keep_every_promise_and_replay_to_equal_records[0]",
     "tests/simulation/test_simulation.py::test_long_runs_of_counts_keep_every_promise[0]",
 )
-MAX_SECONDS = 300  # a mutant that never comes to an end is killed, in both senses
+MAX_SECONDS = 150  # a mutant that never comes to an end is killed, in both senses
 
 
 class NotApplicable(Exception):
