@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.decisions import RequestAdmitted, RequestPreempted
+from engine.core.decisions import RequestAdmitted, RequestDemoted, RequestPreempted
 from engine.core.errors import InvalidLimits, UnknownPolicy
 from engine.core.events import PolicyChanged
 from engine.core.limits import Limits
@@ -361,3 +361,24 @@ def test_those_that_run_are_ranked_anew_by_another_policy_too() -> None:
     story.completes()
     victims = [decision.request for decision in story.history if isinstance(decision, RequestPreempted)]
     assert victims == [story.numbers["patient"]]
+
+
+def test_nobody_is_preempted_for_an_older_request_of_the_same_class() -> None:
+    story = Story(num_kv_blocks=4, scheduling_policy="priority", enable_prefix_caching=False)
+    story.arrives("younger", prompt=6, output=1, priority=5, arrival_ns=500)
+    story.arrives("older", prompt=6, output=1, priority=5, arrival_ns=0)
+    story.runs_until_idle()
+    assert not any(isinstance(decision, RequestPreempted) for decision in story.history)
+
+
+def test_a_demotion_is_forgotten_with_the_wait_it_was_for() -> None:
+    """Its first token was late; the next one is due in a minute."""
+    story = Story(max_num_seqs=1, scheduling_policy="deadline")
+    story.arrives("run", prompt=2, output=3)
+    story.arrives("late", prompt=2, output=8, ttft_target_ms=1, itl_target_ms=60_000)
+    story.waits(50)
+    late = story.core.requests[story.numbers["late"]]
+    while not late.num_output_tokens:
+        story.completes()
+    assert any(isinstance(decision, RequestDemoted) for decision in story.history)
+    assert story.core.planner.policy.rank(late, 100_000_000)[0] == 0

@@ -411,3 +411,13 @@ def test_limits_under_which_no_progress_can_be_promised_are_refused() -> None:
         Core(Limits(block_size=0))
     with pytest.raises(UnknownPolicy, match="fcfs"):
         Core(Limits(scheduling_policy="lifo"))
+
+
+def test_a_name_is_free_again_when_its_request_has_ended() -> None:
+    story = Story()
+    story.arrives("first", prompt=2, output=1, request_id="name")
+    story.arrives("second", prompt=2, output=1, request_id="name")
+    assert story.all_told() == ["rejected second: duplicate_request 0/0"]
+    story.completes()
+    story.arrives("third", prompt=2, output=1, request_id="name")
+    assert story.told(story.decisions[0]).startswith("admitted third")
