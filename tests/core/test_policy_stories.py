@@ -365,7 +365,7 @@ def test_those_that_run_are_ranked_anew_by_another_policy_too() -> None:
 
 def test_nobody_is_preempted_for_an_older_request_of_the_same_class() -> None:
     story = Story(num_kv_blocks=4, scheduling_policy="priority", enable_prefix_caching=False)
-    story.arrives("younger", prompt=6, output=1, priority=5, arrival_ns=500)
+    story.arrives("younger", prompt=6, output=2, priority=5, arrival_ns=500)
     story.arrives("older", prompt=6, output=1, priority=5, arrival_ns=0)
     story.runs_until_idle()
     assert not any(isinstance(decision, RequestPreempted) for decision in story.history)
