@@ -3,7 +3,8 @@
 Activations are float32; before a quantised weight they are rounded to int8 in blocks of 32, and the integer dot
 products with the weights' own blocks are exact. Keys and values are kept as bfloat16, or as float32 where asked for.
 The library's instruction set is no part of the numerics class: AVX-512, AVX2 and the portable build give the same bits
-(`src/lanes.h` says why, tests/kernels/test_cpu_instruction_sets.py shows it).
+(`src/lanes.h` says why, tests/kernels/test_cpu_instruction_sets.py shows it), and so do compilers and processors
+(test_cpu_other_compilers.py).
 """
 
 import ctypes as c
