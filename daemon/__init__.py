@@ -7,7 +7,8 @@ In reading order:
     application.py        routes and sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question
-    urgency.py            what of it the scheduling policies are told
+    api_keys.py           who may ask, and the tenant each key stands for
+    urgency.py            what of a question and its key the scheduling policies are told
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
     choices.py, answer.py, response_bodies.py, streaming.py   decisions and tokens → deltas → JSON → events

@@ -51,6 +51,9 @@ class DaemonConfig:
     host: str = _option("127.0.0.1", "ADDRESS", values.text, "address to listen on")
     port: int = _option(8000, "PORT", values.integer(0, 65_535), "port to listen on; 0 takes a free one")
     api_key: str = _option("", "KEY", values.text, "required as Bearer token on /v1/; better set in the environment")
+    api_key_file: str = _option(
+        "", "FILE.toml", values.text, "more keys, as SHA-256: each stands for a tenant and its class of priority"
+    )
     dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")

@@ -38,7 +38,6 @@ from engine.protocol import (
 )
 from recorder.timeline import Timeline
 
-TENANT = "default"
 MAX_SENT_PROMPT_TOKENS = 1_000_000  # keeps a request far below the bound of a frame; no context is so long
 
 log = structlog.get_logger(__name__)
@@ -109,8 +108,8 @@ class EngineClient:
             Arrive(
                 request.number,
                 request_id,
-                TENANT,
-                urgency.priority,
+                urgency.tenant,
+                urgency.priority or 0,
                 arrival_ns,
                 max_output_tokens,
                 sampling,

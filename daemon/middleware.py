@@ -1,6 +1,5 @@
 """What every request passes: an id, the key, and errors made into the API's JSON body, whatever raised them."""
 
-import hmac
 from collections.abc import Callable
 
 import structlog
@@ -8,10 +7,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from daemon import errors
+from daemon.api_keys import ApiKeys, Caller
 from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
 CLIENT_LEFT = 499  # as proxies log it
+CALLER = web.RequestKey("caller", Caller)
 
 log = structlog.get_logger(__name__)
 
@@ -37,21 +38,26 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
     return answer_errors
 
 
-def key_middleware(api_key: str) -> Middleware:
-    """Everything below /v1/ needs the key; probes and metrics do not."""
-    expected = api_key.encode("utf-8")
+def key_middleware(keys: ApiKeys) -> Middleware:
+    """Everything below /v1/ needs a key, where there are any; probes and metrics do not."""
 
     @web.middleware
     async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if api_key and request.path.startswith("/v1/"):
-            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-            is_right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected)
-            if scheme.lower() != "bearer" or not is_right:
-                message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'"
-                raise ApiError(401, message, code="invalid_api_key")
+        request[CALLER] = _caller(keys, request)
         return await handler(request)
 
     return require_key
+
+
+def _caller(keys: ApiKeys, request: web.Request) -> Caller:
+    if not keys.are_required or not request.path.startswith("/v1/"):
+        return Caller()
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    caller = keys.caller_of(given.strip()) if scheme.lower() == "bearer" else None
+    if caller is None:
+        message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'"
+        raise ApiError(401, message, code="invalid_api_key")
+    return caller
 
 
 def error_response(request: web.Request, error: ApiError, *, close: bool) -> web.Response:

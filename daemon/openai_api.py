@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon import chat_messages, fields
+from daemon.api_keys import MAX_PRIORITY
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
@@ -23,7 +24,6 @@ MAX_STOP_TOKENS = 1024
 MAX_LOGIT_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_PROMPTS = 128
-MAX_PRIORITY = 9
 MAX_TARGET_MS = 86_400_000  # a day
 MAX_CHOICES = 128  # the API's own bound, told in the error; more than 1 is refused with another text
 
@@ -158,7 +158,7 @@ def _question(
         include_usage=_include_usage(body, stream),
         return_token_ids=fields.boolean(body, "return_token_ids"),
         urgency=Urgency(
-            fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
+            None if body.get("priority") is None else fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
             fields.integer(body, "ttft_target_ms", 0, 0, MAX_TARGET_MS),
             fields.integer(body, "itl_target_ms", 0, 0, MAX_TARGET_MS),
             fields.integer(body, "queue_timeout_ms", 0, 0, MAX_TARGET_MS),

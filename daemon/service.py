@@ -6,6 +6,7 @@ import secrets
 from dataclasses import asdict
 from importlib.metadata import version
 
+from daemon.api_keys import ApiKeys
 from daemon.config import DaemonConfig
 from daemon.engine_client import EngineClient
 from daemon.errors import unavailable
@@ -18,7 +19,8 @@ from engine.text.text_model import TextModel
 
 
 class Service:
-    """
+    """Raises InvalidKeyFile.
+
     served_names   names that clients may ask for; the first is the one answered
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
@@ -32,6 +34,7 @@ class Service:
         engine_module: str = ENGINE_MODULE,
     ) -> None:
         self.config = config
+        self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
         self.clock = clock
         self.engine = EngineClient(engine_config, clock, engine_module)
         self.served_names = config.served_model_name or (source.name,)

@@ -14,6 +14,7 @@ from daemon.answer import Answer, Delta
 from daemon.call import Call
 from daemon.choices import Choices
 from daemon.errors import ApiError
+from daemon.middleware import CALLER
 from daemon.openai_api import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
 from daemon.response_bodies import ResponseBodies, usage
@@ -94,10 +95,13 @@ class Turn:
         )
 
     def _urgency(self) -> Urgency:
-        """As asked, with the server's own patience where the client named none."""
-        urgency = self._question.urgency
-        own_ms = round(self._service.config.queue_timeout * 1000)
-        return urgency if urgency.queue_timeout_ms else urgency._replace(queue_timeout_ms=own_ms)
+        """As asked; where the client named no class, its key's, and no patience, the server's."""
+        urgency, caller = self._question.urgency, self._request[CALLER]
+        return urgency._replace(
+            priority=caller.priority if urgency.priority is None else urgency.priority,
+            queue_timeout_ms=urgency.queue_timeout_ms or round(self._service.config.queue_timeout * 1000),
+            tenant=caller.tenant,
+        )
 
     def _max_output_tokens(self, num_prompt_tokens: int) -> int:
         """What was asked; else the API's default, as far as the context has room. Refusing is the core's."""
