@@ -3,7 +3,7 @@
 In reading order:
     __main__.py           the command `reprise`: serve here, the replay verbs from replay/
     config.py             every option, its unit and default; `option_values.py` reads one value
-    server.py             start-up, signals; `drain.py` the orderly end
+    server.py             start-up, signals; `drain.py` the orderly end, `reload.py` new options
     application.py        routes and sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question

@@ -105,7 +105,7 @@ def _serve(parsed: argparse.Namespace) -> int:
     try:
         source = resolve_model(config.model)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(serve(config, source))
+            return runner.run(serve(config, source, lambda: read_config(flags, os.environ, toml_path)))
     except EngineError as error:
         print(f"reprise serve: {error}", file=sys.stderr)
         return 1

@@ -45,7 +45,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
 
     application = web.Application(
         client_max_size=service.config.max_body_size,
-        middlewares=[error_middleware(lambda: service.is_draining), key_middleware(service.api_keys)],
+        middlewares=[error_middleware(lambda: service.is_draining), key_middleware(lambda: service.api_keys)],
     )
     application.add_routes(
         [

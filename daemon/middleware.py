@@ -38,12 +38,12 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
     return answer_errors
 
 
-def key_middleware(keys: ApiKeys) -> Middleware:
-    """Everything below /v1/ needs a key, where there are any; probes and metrics do not."""
+def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
+    """Everything below /v1/ needs one of `keys()`, where there are any; probes and metrics do not."""
 
     @web.middleware
     async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-        request[CALLER] = _caller(keys, request)
+        request[CALLER] = _caller(keys(), request)
         return await handler(request)
 
     return require_key

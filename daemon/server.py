@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import structlog
 
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
+from daemon.reload import reload
 from daemon.run_directory import make_run_directory
 from daemon.service import Service
 from daemon.supervisor import EngineGaveUp
@@ -36,12 +37,21 @@ class CannotListen(EngineError):
     """The address cannot be listened on."""
 
 
-async def serve(config: DaemonConfig, source: ModelSource, environment: Mapping[str, str] = os.environ) -> int:
-    """Serve until a signal; returns the exit code. Raises EngineError for what an operator must change."""
+async def serve(
+    config: DaemonConfig,
+    source: ModelSource,
+    read_again: Callable[[], DaemonConfig],
+    environment: Mapping[str, str] = os.environ,
+) -> int:
+    """Serve until a signal; returns the exit code. Raises EngineError for what an operator must change.
+
+    read_again   the options as they stand now, for SIGHUP
+    """
     clock: Clock = SystemClock()
     signals = _Signals()
     run_directory = make_run_directory(config, environment, clock)
     service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
+    signals.on_hangup(lambda: reload(service, read_again))
     supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
     try:
         await service.engine.supervisor.started.wait()
@@ -60,13 +70,21 @@ async def serve(config: DaemonConfig, source: ModelSource, environment: Mapping[
 
 
 class _Signals:
-    """The first SIGTERM or SIGINT drains, the second cuts."""
+    """The first SIGTERM or SIGINT drains, the second cuts; SIGHUP reloads."""
 
     def __init__(self) -> None:
         self.first, self.second = asyncio.Event(), asyncio.Event()
+        self._reloading: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
+
+    def on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        def begin() -> None:
+            if self._reloading is None or self._reloading.done():
+                self._reloading = asyncio.create_task(reload(), name="reload")
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin)
 
     def _on_signal(self) -> None:
         (self.second if self.first.is_set() else self.first).set()

@@ -22,6 +22,7 @@ class Service:
     """Raises InvalidKeyFile.
 
     served_names   names that clients may ask for; the first is the one answered
+    config         what it was started with; `reloaded` is what was read last (`reload.py`)
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
 
@@ -33,7 +34,7 @@ class Service:
         clock: Clock,
         engine_module: str = ENGINE_MODULE,
     ) -> None:
-        self.config = config
+        self.config = self.reloaded = config
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
         self.clock = clock
         self.engine = EngineClient(engine_config, clock, engine_module)
