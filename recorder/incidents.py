@@ -47,12 +47,11 @@ def incident_in(entry: Entry) -> Incident | None:
     if event_type is ExecutorRestarted:
         return Incident.ENGINE_CRASH
     for decision in entry.decisions:
-        decision_type = type(decision)
-        if decision_type is RequestFinished and decision.reason is FinishReason.FAILED:  # type: ignore[union-attr]
+        if isinstance(decision, RequestFinished) and decision.reason is FinishReason.FAILED:
             return Incident.REQUEST_FAILED
-        if decision_type is StarvationSeen:
+        if isinstance(decision, StarvationSeen):
             return Incident.STARVATION
-        if decision_type is ThrashingBegan:
+        if isinstance(decision, ThrashingBegan):
             return Incident.THRASHING
     return None
 

@@ -287,7 +287,6 @@ class Planner:
             if num_short > 0:
                 if not self._take_blocks_for(candidate, num_short, hits):
                     return _HeadReason(DeferReason.OUT_OF_BLOCKS, num_needed)
-                hits = self._find_hits(candidate)  # its victims' blocks may hold its prefix: still found, now evictable
             elif refusal := self._refusal(candidate, num_needed + self.pool.num_evictable_among(hits)):
                 return _HeadReason(refusal.reason, num_needed, refusal.num_blocks_kept)
             self._admit(candidate, hits)

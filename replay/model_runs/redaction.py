@@ -123,7 +123,12 @@ class _Redaction:
             event = event._replace(error=event.error.partition(":")[0])
         elif isinstance(event, ExecutorRestarted):
             event = ExecutorRestarted(
-                tuple([(number, self._names.request(name), *counts) for number, name, *counts in event.lost])  # type: ignore[misc]
+                tuple(
+                    [
+                        (number, self._names.request(name), num_prompt_tokens, num_output_tokens)
+                        for number, name, num_prompt_tokens, num_output_tokens in event.lost
+                    ]
+                )
             )
         elif isinstance(event, PolicyChanged):
             event = event._replace(parameters=tuple([self._parameter(*pair) for pair in event.parameters]))

@@ -5,6 +5,7 @@ Half of the rows are a wide bell, half of them fall off like words do (Zipf), so
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -31,8 +32,7 @@ def measure_us(parameters: DrawParameters, num_rounds: int) -> dict[str, float]:
     logits, rows = _logits(), _rows(parameters)
     draws: dict[str, Callable[[], object]] = {"numpy": lambda: REFERENCE.draw(logits, rows)}
     for name in native_sets():
-        prepared = native_sampler(name).prepared(logits)
-        draws[name] = lambda prepared=prepared: prepared.draw(rows)  # type: ignore[misc]
+        draws[name] = partial(native_sampler(name).prepared(logits).draw, rows)
     clock = SystemClock()
     costs: dict[str, list[float]] = {name: [] for name in draws}
     for round_number in range(num_rounds):

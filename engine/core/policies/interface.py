@@ -40,7 +40,7 @@ class Policy:
 
     def rank(self, request: Request, now_ns: int) -> tuple[int, ...]:
         """Its place in its lane, lowest first, among equals the older one; asked whenever it is queued."""
-        raise NotImplementedError
+        raise NotImplementedError  # the one question that has no answer for every policy
 
     def lane(self, request: Request) -> str:
         """The waiting may stand in several lanes, each ordered by rank. The lane of a request never changes."""
