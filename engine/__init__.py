@@ -1,6 +1,6 @@
 """The engine: decides (`core/`), executes (`execution/`), and ties the two together (`loop.py`, `process.py`).
 
 `protocol.py` is what it says to the daemon, `text/` is what both need to turn text into token ids and back,
-`own_policy.py` loads an operator's own scheduling policy; `config.py` and `clock.py` are what they sound like;
-`doctor.py` proves on a machine that the bits hold.
+`own_policy.py` loads an operator's own scheduling policy; `config.py`, `clock.py` and `log.py` are what they sound
+like; `doctor.py` proves on a machine that the bits hold.
 """

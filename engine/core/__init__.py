@@ -4,7 +4,10 @@ Read in this order: `events.py` (what can happen), `decisions.py` (what can be d
 life), `kv_cache.py` (blocks), `waiting.py` (the queue), `planner.py` (one planning pass), `scheduler.py` (the core
 itself: one entry, `handle`), `policies/` (who comes first, who gives way), `starvation.py` (the guard above them, and
 the bound that it keeps), `phases/` (what prefill and decode get of a step), `step_time.py` (what a step will take),
-`swapping.py` (whether a victim's blocks go to the `host_pool.py`, by the measured `swap_cost.py`), `limits.py`.
+`admission.py` (who is let in although blocks are free: the watermark of `thrash.py`, and `expected_output.py`),
+`queue_limits.py` and `deadlines.py` (what the queue refuses, and how long it keeps),
+`swapping.py` (whether a victim's blocks go to the `host_pool.py`, by the measured `swap_cost.py`), `limits.py`,
+`errors.py`.
 Beside it lie `sampling_params.py` and `contents.py` (carried, never read here) and `vocabulary.py` (kind numbers).
 
 It may import nothing else of ours, and must not know clocks, entropy, files, sockets, torch, or any token.
