@@ -16,6 +16,8 @@ from tests.integration.trace import Trace, check_steps, limits_of, trace_of, unt
 FLAGS = {"block_size": 4, "max_model_len": 512, "max_num_seqs": 4, "reserve_output": "none", "thrash_bound_permille": 0}
 NUM_BLOCKS, NUM_ROOMY_BLOCKS = 8, 256
 
+MAX_TRIES = 12  # of what depends on when a request reaches the engine
+
 NUM_SEEDED = 16
 NUM_LOW, NUM_HIGH = 13, 4
 BODIES: dict[str, dict[str, Any]] = {
@@ -68,8 +70,11 @@ def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
 ) -> None:
     with serve(tmp_path_factory.mktemp("seeded"), num_kv_blocks=NUM_BLOCKS, **FLAGS, **flags) as served:
         for first, second in (("a", "b"), ("b", "a")):  # the newer one gives way: each is the victim once
-            trace = asyncio.run(run_both(served, first, second, references))
-            victim = trace[f"{second}-second"]
+            for number in range(MAX_TRIES):  # on a busy machine the first may end before the second came
+                trace = asyncio.run(run_both(served, first, second, number, references))
+                victim = trace[f"{second}-second-{number}"]
+                if victim.preemptions:
+                    break
             assert victim.preemptions, "no preemption: the run proves nothing"
             first_time = victim.preemptions[0]
             is_swap = first_time.mode == PreemptMode.SWAP
@@ -80,16 +85,16 @@ def test_a_seeded_request_gives_the_same_text_with_and_without_preemption(
         swaps = [preemption for preemption in trace.preemptions() if preemption.mode == PreemptMode.SWAP]
         assert bool(swaps) == ("swap_space" in flags)  # the first victim's at least: no copy was measured before it
         if flags["enable_prefix_caching"]:
-            assert trace[f"{second}-second"].finish.num_cached_tokens > 0
-            assert min(start for _position, _step, start, _count in trace[f"{second}-second"].rows) > 0
-            newcomer = trace["a-first"]
+            assert victim.finish.num_cached_tokens > 0
+            assert min(start for _position, _step, start, _count in victim.rows) > 0
+            newcomer = trace["a-first-0"]
             assert sum(step <= newcomer.token_steps[0] for step in newcomer.steps) >= 3, (
                 "it was not prefilled in chunks"
             )
 
 
-async def run_both(served: Served, first: str, second: str, references: dict[str, Answer]) -> Trace:
-    ids = [f"{first}-first", f"{second}-second"]
+async def run_both(served: Served, first: str, second: str, number: int, references: dict[str, Answer]) -> Trace:
+    ids = [f"{first}-first-{number}", f"{second}-second-{number}"]
     async with served.connect() as client:
         streams = []
         for request_id, name in zip(ids, (first, second), strict=True):
@@ -107,7 +112,8 @@ async def run_both(served: Served, first: str, second: str, references: dict[str
 
 MOMENTS = (1, 3, 5)  # low1's tokens when `high` is sent
 LATEST_MOMENT = 8  # when `high` comes later than that, it may rightly end last
-MAX_TRIES = 3
+NUM_PLACED_VICTIMS = 2
+MAX_PAIRS = 40  # nearly every pair brings one
 VICTIM_LAST, VICTIM_FIRST = (9, 9), (9, 8)  # the classes of low1 and low2, which run in this order; 0 is most urgent
 
 
@@ -121,16 +127,23 @@ def test_a_victim_leaves_the_step_it_was_placed_in(
                 tries = (asyncio.run(run_three(served, classes, moment, n, references)) for n in range(MAX_TRIES))
                 assert any(tries), "the machine was too busy to send a request in time"
         trace = trace_of(served.daemon)
+        for number in range(MAX_PAIRS):  # whether `high` let victims stand there depends on the machine's speed
+            if num_placed_victims(trace) >= NUM_PLACED_VICTIMS:
+                break
+            asyncio.run(run_pair(served, number, references))
+            trace = trace_of(served.daemon)
         check_steps(trace, limits_of(served.daemon))
         reasons = {preemption.reason for preemption in trace.preemptions()}
         assert reasons == {PreemptReason.MORE_URGENT_WAITS, PreemptReason.OUT_OF_BLOCKS}
-        assert num_placed_victims(trace) >= 2, "no victim stood before the request that needed its blocks"
+        assert num_placed_victims(trace) >= NUM_PLACED_VICTIMS, (
+            "no victim stood before the request that needed its blocks"
+        )
 
 
 async def run_three(
     served: Served, classes: tuple[int, int], moment: int, number: int, references: dict[str, Answer]
 ) -> bool:
-    """Checks what must hold whenever `high` came; False when it came too late for the rest."""
+    """Checks what must hold whenever `high` came; False when it came too late, or low2 did, for the rest."""
     name = f"{classes[0]}{classes[1]}-after-{moment}-try-{number}"
     async with served.connect() as client:
         low1 = client.send(BODIES["low1"] | {"priority": classes[0]}, headers={"X-Request-Id": f"low1-{name}"})
@@ -146,11 +159,25 @@ async def run_three(
         assert life.finish.reason == FinishReason.LENGTH
         assert life.counts == list(range(1, num_tokens + 1))
     assert lives[2].preemptions == []
-    if sum(step < lives[2].steps[0] for step in lives[0].token_steps) > LATEST_MOMENT:
+    began = lives[2].steps[0]
+    if lives[1].steps[0] >= began or sum(step < began for step in lives[0].token_steps) > LATEST_MOMENT:
         return False
     assert lives[2].ended_at < max(lives[0].ended_at, lives[1].ended_at), "high did not end before one of the others"
     assert lives[0].preemptions or lives[1].preemptions, "no preemption: the run proves nothing"
     return True
+
+
+async def run_pair(served: Served, number: int, references: dict[str, Answer]) -> None:
+    """The first is less urgent, and has the shorter prompt: the second runs out of blocks, and takes the first's."""
+    names = {f"{request}-pair-{number}": request for request in ("low1", "a")}
+    async with served.connect() as client:
+        streams = [
+            client.send(BODIES[request] | {"priority": priority}, headers={"X-Request-Id": request_id})
+            for (request_id, request), priority in zip(names.items(), VICTIM_FIRST, strict=True)
+        ]
+        for stream, request in zip(streams, names.values(), strict=True):
+            assert answer_of(await stream.until_end()) == references[request]
+    await until_ended(served.daemon, *names)
 
 
 def num_placed_victims(trace: Trace) -> int:
