@@ -15,6 +15,7 @@ from tests.integration.trace import Life, Trace, check_steps, limits_of, trace_o
 
 BUDGET = 64
 NUM_OUTPUT_TOKENS = 30
+MAX_TRIES = 8  # a busy machine may send the prompts too late
 NUM_PROMPTS = 10  # of 200 tokens, one with each token of the stream: three times what the budget can prefill
 
 
@@ -23,18 +24,23 @@ def test_a_steady_flow_of_new_prompts_does_not_stop_a_running_stream(tmp_path: P
     flags: dict[str, Any] = {"max_num_seqs": 16, "max_num_batched_tokens": BUDGET, "enable_prefix_caching": False}
     flags["scheduling_phases"] = phases
     with serve(tmp_path, **flags) as served:
-        asyncio.run(stream_beside_prompts(served))
+        for number in range(MAX_TRIES):
+            asyncio.run(stream_beside_prompts(served, f"s-{number}"))
+            trace = trace_of(served.daemon)
+            stream = trace[f"s-{number}"]
+            check_listed_in_every_step(trace, stream)
+            if num_mixed_steps(trace, stream) >= NUM_OUTPUT_TOKENS // 2 and num_ended_after(trace, stream) >= 2:
+                break
+        else:
+            pytest.fail("the prompts came too late each time: too few steps held prefill to show anything")
         limits = limits_of(served.daemon)
-    trace = trace_of(served.daemon)
     check_steps(trace, limits)
-    check_listed_in_every_step(trace, trace["s"])
-    check_gaps(trace, trace["s"])
-    assert sum(life.ended_at > trace["s"].ended_at for life in trace.lives.values()) >= 2, "the flow ended first: void"
+    check_gaps(trace, stream)
 
 
-async def stream_beside_prompts(served: Served) -> None:
+async def stream_beside_prompts(served: Served, name: str) -> None:
     async with served.connect() as client:
-        stream = client.send(completion(16, output=NUM_OUTPUT_TOKENS, stream=True), headers={"X-Request-Id": "s"})
+        stream = client.send(completion(16, output=NUM_OUTPUT_TOKENS, stream=True), headers={"X-Request-Id": name})
         prompts = []
         for index in range(NUM_PROMPTS):
             await stream.until_tokens(5 + index)
@@ -48,14 +54,27 @@ async def stream_beside_prompts(served: Served) -> None:
 
 def check_listed_in_every_step(trace: Trace, life: Life) -> None:
     """From its first token to its last: one token in each step, beside prefill that takes what is left to it."""
-    first, last = life.token_steps[0], life.token_steps[-1]
-    plans = [plan for _position, plan in trace.plans if first < plan.step <= last]
-    assert life.token_steps == list(range(first, last + 1))
+    plans = plans_between_tokens(trace, life)
+    assert life.token_steps == list(range(life.token_steps[0], life.token_steps[-1] + 1))
     assert len(plans) == NUM_OUTPUT_TOKENS - 1
     for plan in plans:
         assert [count for number, _start, count in plan.rows if number == life.arrival.request] == [1]
-    num_mixed = sum(any(count > 1 for _number, _start, count in plan.rows) for plan in plans)
-    assert num_mixed >= NUM_OUTPUT_TOKENS // 2, "too few steps held prefill to show anything"
+
+
+def plans_between_tokens(trace: Trace, life: Life) -> list[StepPlanned]:
+    first, last = life.token_steps[0], life.token_steps[-1]
+    return [plan for _position, plan in trace.plans if first < plan.step <= last]
+
+
+def num_mixed_steps(trace: Trace, life: Life) -> int:
+    """Those between its first token and its last that held prefill."""
+    plans = plans_between_tokens(trace, life)
+    return sum(any(count > 1 for _number, _start, count in plan.rows) for plan in plans)
+
+
+def num_ended_after(trace: Trace, life: Life) -> int:
+    """Prompts that were still here when it ended: the flow did not end first."""
+    return sum(other.ended_at > life.ended_at for other in trace.lives.values())
 
 
 def check_gaps(trace: Trace, life: Life) -> None:

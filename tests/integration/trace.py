@@ -136,9 +136,9 @@ async def until_arrived(daemon: DaemonProcess, request_id: str) -> None:
 
 
 async def until_ended(daemon: DaemonProcess, *request_ids: str) -> Trace:
-    """The trace once each of these requests has an end record: five seconds after its cause at the latest."""
+    """The trace once each of these requests has an end record."""
     return await until_recorded(
-        daemon, lambda trace: all(name in trace.lives and trace[name].ends for name in request_ids), 5.0
+        daemon, lambda trace: all(name in trace.lives and trace[name].ends for name in request_ids)
     )
 
 
