@@ -17,7 +17,7 @@ from tests.integration.client import completion
 from tests.integration.daemon_process import DaemonProcess, reprise
 
 
-def wait_idle(daemon: DaemonProcess, seconds: float = 5.0) -> dict[str, float]:
+def wait_idle(daemon: DaemonProcess, seconds: float = 30.0) -> dict[str, float]:
     """The metrics once nothing runs or waits. Raises when that takes longer."""
     deadline = time.monotonic() + seconds
     while True:

@@ -83,7 +83,7 @@ async def drain_while_three_run(daemon: DaemonProcess) -> tuple[list[Stream], fl
 async def check_late_is_refused(daemon: DaemonProcess, client: Client) -> None:
     """The running ones are still served; what comes now is told to come again, elsewhere or later."""
     late = client.send(completion(8, 3, max_tokens=4), headers={"X-Request-Id": "late"})
-    await late.until_end(timeout=3)
+    await late.until_end(timeout=20)
     assert late.status == 503
     assert late.error is not None
     check_error(late.error)
