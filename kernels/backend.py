@@ -164,6 +164,13 @@ class Backend(Protocol):
         """
         ...
 
+    def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
+        """A u64 over each block's keys and values in all layers, as they lie in memory: `block_digest.py` says which.
+
+        memory   (keys, values), as in `copy_blocks`
+        """
+        ...
+
     def set_num_threads(self, num_threads: int) -> None: ...
 
     def numerics(self) -> dict[str, str]:

@@ -31,6 +31,7 @@ from kernels.backend import (
     StepBatch,
     StepOutput,
 )
+from kernels.block_digest import digest_blocks
 from kernels.memory import copy_blocks
 from kernels.numeric_environment import numeric_environment
 from kernels.reference_attention import (
@@ -110,6 +111,9 @@ class ReferenceBackend:
     ) -> None:
         for from_memory, to_memory in zip(source, target, strict=True):
             copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
+
+    def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
+        return digest_blocks(*memory, blocks)
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,20 @@ class CpuBackend:
     ) -> None:
         for from_memory, to_memory in zip(source, target, strict=True):
             memory.copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
+
+    def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
+        assert self._decoder is not None, "nothing is loaded"
+        keys, values = memory
+        assert keys.strides == values.strides, "keys and values lie alike"
+        words = prod(keys.shape[2:]) * keys.itemsize // 8
+        where = native.BlockMemory(keys.ctypes.data, values.ctypes.data, *keys.strides[:2], words, len(keys))
+        chosen, digests = np.array(blocks, np.int64), np.zeros(len(blocks), np.uint64)
+        if len(chosen):
+            result = self._library.reprise_digest_blocks(
+                self._decoder, c.byref(where), chosen.ctypes.data, len(chosen), digests.ctypes.data
+            )
+            native.raise_if_failed(self._library, result)
+        return [int(digest) for digest in digests]
 
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
         assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"

@@ -85,6 +85,19 @@ class LogitRows(c.Structure):
     )
 
 
+class BlockMemory(c.Structure):
+    """Where KV blocks lie; strides in bytes, `num_words` of 8 bytes each in one piece."""
+
+    _fields_ = (
+        ("keys", c.c_void_p),
+        ("values", c.c_void_p),
+        ("layer_bytes", c.c_int64),
+        ("block_bytes", c.c_int64),
+        ("num_words", c.c_int64),
+        ("num_layers", c.c_int64),
+    )
+
+
 FORMAT_NUMBERS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q4_K": 6, "Q6_K": 7}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 VECTORS = ("attention_norm", "mlp_norm", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm")
@@ -104,6 +117,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_step": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_apply": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int, c.c_void_p, c.c_int64)),
     "reprise_draw": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
+    "reprise_digest_blocks": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_measure": (c.c_int, (c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_waits": (None, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_exp": (None, (c.c_void_p, c.c_int, c.c_void_p)),

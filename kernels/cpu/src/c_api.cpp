@@ -8,6 +8,7 @@
 #include <cpuid.h>
 #endif
 
+#include "block_digest.h"
 #include "decoder.h"
 #include "row_operations.h"
 
@@ -103,6 +104,23 @@ int reprise_apply(Decoder* decoder, int layer, int which, const float* rows, int
 // Tokens for the rows of `rows`, which may be any logits of any length.
 int reprise_draw(Decoder* decoder, const LogitRows* rows, const DrawRow* parameters, int num_rows, Drawn* drawn) {
     return guarded(0, [&] { return decoder->sampler.draw(decoder->team(), *rows, parameters, num_rows, drawn), 1; });
+}
+
+// Digests of `num_blocks` blocks; any number of threads of the decoder's take one block each.
+int reprise_digest_blocks(Decoder* decoder, const BlockMemory* memory, const int64_t* blocks, int num_blocks, uint64_t* digests) {
+    struct Call {
+        const BlockMemory& memory;
+        const int64_t* blocks;
+        uint64_t* digests;
+    } call{*memory, blocks, digests};
+    return guarded(0, [&] {
+        decoder->team().begin(&call);
+        decoder->team().add([](void* context, int, int item, int) {
+            const Call& of = *static_cast<Call*>(context);
+            of.digests[item] = block_digest(of.memory, of.blocks[item]);
+        }, 0, num_blocks);
+        return decoder->team().run(), 1;
+    });
 }
 
 // Phase times of the last step in nanoseconds; returns how many phases there are room for.
