@@ -1,0 +1,69 @@
+"""Of which classes a core's state consists: those of the core, and what of them is left out because it can be had anew.
+
+The registry is closed: a name in a file finds a class of the core or nothing. It must not know values.
+"""
+
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from engine.core.policies import registry as _policies  # noqa: F401  # so that all policies and phases are known
+
+_PACKAGE = "engine.core."
+
+LEFT_OUT: dict[str, frozenset[str]] = {
+    "Core": frozenset({"_make_policy", "_handlers"}),  # functions: a new core has its own
+    "Planner": frozenset({"_step"}),  # of the last pass: each pass begins a new one
+    "BlockPool": frozenset({"_block_of_digest"}),  # the other index turned round, in the same order
+}
+
+
+class KeyframeError(Exception):
+    """A state cannot be frozen, or none can be made of what was given: what and why."""
+
+
+@cache
+def known_classes() -> dict[str, type[Any]]:
+    """Name → class, of all that the core's modules define."""
+    found: dict[str, type[Any]] = {}
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(_PACKAGE):
+            own = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == name]
+            for item in own:
+                assert found.setdefault(item.__qualname__, item) is item, f"two classes of the core are {item}"
+    return found
+
+
+def is_known(of_class: type[Any]) -> bool:
+    return known_classes().get(of_class.__qualname__) is of_class
+
+
+def is_record(of_class: type[Any]) -> bool:
+    return issubclass(of_class, tuple) and hasattr(of_class, "_fields")
+
+
+def is_choice(of_class: type[Any]) -> bool:
+    return issubclass(of_class, Enum)
+
+
+def fields_of(value: Any) -> tuple[str, ...]:
+    """The names of an instance's attributes that belong to its state, in a fixed order."""
+    kind = type(value)
+    slots = _SLOTS.get(kind)
+    if slots is None:
+        slots = _SLOTS[kind] = tuple(_slots(kind))
+    names = (*slots, *attributes) if (attributes := getattr(value, "__dict__", ())) else slots
+    left_out = LEFT_OUT.get(kind.__qualname__)
+    return tuple([name for name in names if name not in left_out]) if left_out else names
+
+
+_SLOTS: dict[type[Any], tuple[str, ...]] = {}
+
+
+def _slots(of_class: type[Any]) -> Iterator[str]:
+    """Of the class and its bases; none where instances have a dict alone."""
+    for base in reversed(of_class.__mro__):
+        slots = vars(base).get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
