@@ -47,6 +47,7 @@ class Request:
     rank                  its place among the waiting when it was last queued or looked at, by the policy
     num_passes_over       passes that admitted a younger one while it was the oldest of the waiting
     is_protected          by the starvation guard: next to be admitted, not to be preempted
+    sampling              carried, so that a keyframe tells how its tokens are drawn; never read here
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Request:
         "queued_pass",
         "rank",
         "request_id",
+        "sampling",
         "status",
         "tenant",
         "ttft_target_ms",
@@ -91,6 +93,7 @@ class Request:
         self.deadline_ns = event.deadline_ns
         self.ttft_target_ms = event.ttft_target_ms
         self.itl_target_ms = event.itl_target_ms
+        self.sampling = event.sampling
         self.block_digests = list(event.prompt_digests)
         self.status = Status.WAITING
         self.num_output_tokens = 0

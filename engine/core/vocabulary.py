@@ -34,7 +34,18 @@ class RecordingClosed(NamedTuple):
     cause: str
 
 
-Record = Event | Decision | RecordingGap | RecordingClosed | UnknownRecord
+class CoreKeyframe(NamedTuple):
+    """The core's whole state, between the entry before and the entry whose sequence it bears.
+
+    num_steps   planned until then
+    state       as `keyframes/layout.py` says; None for a keyframe of which only the place matters
+    """
+
+    num_steps: int
+    state: Any
+
+
+Record = Event | Decision | RecordingGap | RecordingClosed | CoreKeyframe | UnknownRecord
 
 
 class Entry(NamedTuple):
@@ -42,12 +53,12 @@ class Entry(NamedTuple):
 
     sequence   0, 1, 2 … without a hole in one engine process
     now_ns     monotonic time, the only clock reading the core was given
-    event      an Event, or a notice of the recorder (RecordingGap, RecordingClosed)
+    event      an Event, or a notice of the recorder (RecordingGap, RecordingClosed) or its CoreKeyframe
     """
 
     sequence: int
     now_ns: int
-    event: Event | RecordingGap | RecordingClosed | UnknownRecord
+    event: Event | RecordingGap | RecordingClosed | CoreKeyframe | UnknownRecord
     decisions: tuple[Decision | UnknownRecord, ...]
 
 
@@ -77,6 +88,7 @@ KINDS: dict[int, type[Any]] = {
 }
 KIND_OF: dict[type[Any], int] = {record_type: kind for kind, record_type in KINDS.items()}
 
+    203: CoreKeyframe,
 
 def to_array(record: Any) -> tuple[Any, ...]:
     """(kind, field, field …), ready for msgpack."""
