@@ -45,6 +45,8 @@ def figures(timeline: Timeline) -> dict[str, Any]:
         "failed_steps": totals.num_failed_steps,
         "prompt_tokens": totals.prompt_tokens,
         "generation_tokens": totals.generation_tokens,
+        "tokens_emitted_again": totals.num_tokens_emitted_again,
+        "handovers": totals.num_handovers,
         "preemptions": totals.num_preemptions,
         "tokens_lost_to_preemption": totals.num_tokens_lost,
         "swaps": totals.num_swaps,
@@ -79,13 +81,12 @@ def _by_count(counts: dict[str, int]) -> dict[str, int]:
     return {str(name): count for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
 
 
-def quantiles(nanoseconds: Sequence[float | None]) -> dict[str, float] | None:
-    """p50 and p99 in milliseconds by nearest rank: a value that did occur. None of nothing."""
+def quantiles(nanoseconds: Sequence[float | None], ranks: Sequence[int] = (50, 99)) -> dict[str, float] | None:
+    """p50, p99 … in milliseconds by nearest rank: a value that did occur. None of nothing."""
     values = sorted(value for value in nanoseconds if value is not None)
     if not values:
         return None
-    ranks = {"p50": 50, "p99": 99}
-    return {name: values[max(0, -(-len(values) * rank // 100) - 1)] / 1e6 for name, rank in ranks.items()}
+    return {f"p{rank}": values[max(0, -(-len(values) * rank // 100) - 1)] / 1e6 for rank in ranks}
 
 
 def request_values(span: RequestSpan) -> dict[str, Any]:
@@ -98,6 +99,7 @@ def request_values(span: RequestSpan) -> dict[str, Any]:
         "num_cached_tokens": max(0, span.num_cached_tokens),
         "num_preemptions": span.num_preemptions,
         "num_swaps": span.num_swaps,
+        "num_handovers": span.num_handovers,
         "num_prefill_chunks": span.num_prefill_chunks,
         "queue_ms": _ms(span.queue_ns),
         "ttft_ms": _ms(span.ttft_ns),

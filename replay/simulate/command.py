@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
 from engine.core.limits import Limits
+from replay.limit_flags import add_limits
 from replay.simulate.arrivals import Fitting, fitted
 from replay.simulate.step_cost import StepCost
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_SHORT = {"scheduling_policy": ["--policy"], "scheduling_phases": ["--phases"]}
 _FITTING = {
     "from_s": (float, "S", "begin at this second of the trace"),
     "to_s": (float, "S", "end before this second of the trace"),
@@ -58,29 +58,12 @@ def add_simulate(subparsers: "Subparsers") -> None:
     cost.add_argument("--cost-from", type=Path, metavar="REC", help="fit the step cost to a recording's steps")
     parser.add_argument("--record-dir", type=Path, metavar="DIR", help="record the run, for check and show")
     parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
-    _add_limits(parser)
+    add_limits(parser)
     parser.set_defaults(run=_run)
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the engine's limits, as for serve")
-    for field in fields(Limits):
-        names = [*_SHORT.get(field.name, []), f"--{field.name.replace('_', '-')}"]
-        kind: dict[str, Any] = {"type": type(field.default), "metavar": type(field.default).__name__.upper()}
-        if isinstance(field.default, bool):
-            kind = {"action": argparse.BooleanOptionalAction}
-        elif isinstance(field.default, tuple):
-            kind = {"nargs": "+", "type": _pair, "metavar": "NAME=N"}
-        group.add_argument(*names, dest=field.name, default=field.default, help="default: %(default)s", **kind)
 
 
 def _step_cost(text: str) -> StepCost:
     return StepCost(*[float(part) for part in text.split(",")])
-
-
-def _pair(text: str) -> tuple[str, int]:
-    name, _, value = text.rpartition("=")
-    return name, int(value)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ class Outcome:
         timeline = self._timeline
         spans = list(timeline.spans.values())
         seconds = ((timeline.last_ns or 0) - (timeline.first_ns or 0)) / NS_PER_S
-        good = [span for span in spans if self._is_good(span)]
+        good = [span for span in spans if is_good(span, self._limits)]
         return {
             "virtual_seconds": seconds,
             **figures(timeline),
@@ -59,25 +59,29 @@ class Outcome:
             "extra_tokens_share": num_recomputed / (num_tokens - num_recomputed) if num_tokens else None,
             "most_preemptions": max([span.num_preemptions for span in spans], default=0),
             "worst_wait_passes": self._worst_wait,
-            "fairness": self._fairness(arrivals, spans),
+            "fairness": fairness_at_last_arrival(arrivals, spans, self._limits),
         }
 
-    def _is_good(self, span: RequestSpan) -> bool:
-        limits = self._limits
-        if span.outcome not in _OWN_ENDS or span.ttft_ns is None or span.ttft_ns > limits.ttft_target_ms * _NS_PER_MS:
-            return False
-        return span.tpot_ns is None or span.tpot_ns <= limits.itl_target_ms * _NS_PER_MS
 
-    def _fairness(self, arrivals: Sequence[Arrival], spans: Sequence[RequestSpan]) -> float | None:
-        """None with a single tenant."""
-        prompt_price, output_price = self._limits.prefill_token_price, self._limits.decode_token_price
-        asked: Counter[str] = Counter()
-        served: Counter[str] = Counter()
-        for arrival in arrivals:
-            asked[arrival.tenant] += prompt_price * arrival.num_prompt_tokens + output_price * arrival.num_output_tokens
-        last_ns = arrivals[-1].at_ns
-        for span in spans:
-            num_emitted = bisect_right(span.token_times_ns or (), last_ns)
-            if num_emitted:
-                served[span.tenant] += prompt_price * span.num_prompt_tokens + output_price * num_emitted
-        return fairness(asked, served, dict(self._limits.tenant_weights)) if len(asked) > 1 else None
+def is_good(span: RequestSpan, limits: Limits) -> bool:
+    """It came to its own end, with TTFT and TPOT within the limits' targets."""
+    if span.outcome not in _OWN_ENDS or span.ttft_ns is None or span.ttft_ns > limits.ttft_target_ms * _NS_PER_MS:
+        return False
+    return span.tpot_ns is None or span.tpot_ns <= limits.itl_target_ms * _NS_PER_MS
+
+
+def fairness_at_last_arrival(arrivals: Sequence[Arrival], spans: Sequence[RequestSpan], limits: Limits) -> float | None:
+    """Of what each tenant was served by then, of what it asked for in all; None with a single tenant."""
+    prompt_price, output_price = limits.prefill_token_price, limits.decode_token_price
+    asked: Counter[str] = Counter()
+    served: Counter[str] = Counter()
+    for arrival in arrivals:
+        asked[arrival.tenant] += prompt_price * arrival.num_prompt_tokens + output_price * arrival.num_output_tokens
+    if len(asked) < 2:
+        return None
+    last_ns = arrivals[-1].at_ns
+    for span in spans:
+        num_emitted = bisect_right(span.token_times_ns or (), last_ns)
+        if num_emitted:
+            served[span.tenant] += prompt_price * span.num_prompt_tokens + output_price * num_emitted
+    return fairness(asked, served, dict(limits.tenant_weights))

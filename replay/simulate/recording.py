@@ -21,13 +21,7 @@ _MAX_BEHIND = MAX_RECORD_QUEUE_ENTRIES // 2
 class SimulatedRecording:
     """Raises RecordingUnwritable when the folder cannot be written."""
 
-    def __init__(self, directory: Path, limits: Limits, clock: Clock, cost: StepCost, trace: str) -> None:
-        header = Header(
-            salt=_SALT,
-            limits=limits.to_dict(),
-            config={"model": "simulated", "trace": trace, "step_cost_ns": cost.as_flags()},
-            environment={"numerics_class": "simulated", "backend": "simulated", "model": "simulated"},
-        )
+    def __init__(self, directory: Path, header: Header, clock: Clock) -> None:
         self._recorder = Recorder(
             directory, header, clock, record_content=False, max_segment_bytes=_SEGMENT_BYTES, sync_interval_ms=1_000
         )
@@ -42,3 +36,13 @@ class SimulatedRecording:
 
     def close(self) -> None:
         self._recorder.close("the simulation is over")
+
+
+def simulated_header(limits: Limits, cost: StepCost, trace: str) -> Header:
+    """Of a trace's simulation: no model stood behind it."""
+    return Header(
+        salt=_SALT,
+        limits=limits.to_dict(),
+        config={"model": "simulated", "trace": trace, "step_cost_ns": cost.as_flags()},
+        environment={"numerics_class": "simulated", "backend": "simulated", "model": "simulated"},
+    )

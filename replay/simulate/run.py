@@ -10,7 +10,7 @@ from engine.own_policy import is_own_policy, load_own_policy, policy_factory
 from replay.simulate.arrivals import Arrival
 from replay.simulate.executor import CountingExecutor
 from replay.simulate.outcome import Outcome
-from replay.simulate.recording import SimulatedRecording
+from replay.simulate.recording import SimulatedRecording, simulated_header
 from replay.simulate.simulation import Simulation
 from replay.simulate.step_cost import StepCost
 
@@ -25,7 +25,7 @@ def run_simulation(
     simulation = Simulation(limits, arrivals, executor, [outcome.read], policy_factory(own))
     recording: SimulatedRecording | None = None
     if record_dir is not None:
-        recording = SimulatedRecording(record_dir, limits, simulation.clock, cost, trace)
+        recording = SimulatedRecording(record_dir, simulated_header(limits, cost, trace), simulation.clock)
         simulation.readers.append(recording.read)
     clock = SystemClock()
     began_ns = clock.now_ns()
