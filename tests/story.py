@@ -13,6 +13,7 @@ from typing import Any
 from engine.core.decisions import (
     AdmissionThrottled,
     Decision,
+    PrefixIndexDropped,
     RequestAdmitted,
     RequestDeferred,
     RequestDemoted,
@@ -30,6 +31,7 @@ from engine.core.events import (
     DrainRequested,
     Event,
     FinishFlag,
+    KVMismatch,
     PolicyChanged,
     RequestArrived,
     RequestCancelled,
@@ -37,6 +39,7 @@ from engine.core.events import (
     StepFailed,
     TimerFired,
 )
+from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
@@ -150,6 +153,8 @@ class Story:
             self._plan = None
         self.decisions = self.core.handle(event, self._now_ns)
         self.history += self.decisions
+        if isinstance(event, KVMismatch) and self._plan is not None:
+            self._plan = without_rows(self._plan, taken_out(self.decisions))
         for decision in self.decisions:
             if isinstance(decision, StepPlanned):
                 self._plan = decision
@@ -207,6 +212,8 @@ class Story:
                 return f"thrashing {what}: {decision.num_recomputed} of {decision.num_computed} tokens again"
             case AdmissionThrottled():
                 return f"throttled: {decision.watermark_before} to {decision.watermark_blocks} blocks kept free"
+            case PrefixIndexDropped():
+                return f"index dropped for {decision.block}: {decision.num_blocks} blocks"
             case StarvationSeen():
                 return (
                     f"starved {name[decision.request]}: {decision.cause}, {decision.num_passes_over} passes over, "

@@ -37,6 +37,7 @@ class DeferReason(StrEnum):
 class PreemptReason(StrEnum):
     OUT_OF_BLOCKS = "out_of_blocks"  # a running request needed a block
     MORE_URGENT_WAITS = "more_urgent_waits"  # the policy let a waiting request take the victim's blocks
+    KV_MISMATCH = "kv_mismatch"  # a block of the victim's does not hold what was written to it
 
 
 class StarvationCause(StrEnum):
@@ -222,6 +223,17 @@ class AdmissionThrottled(NamedTuple):
     share_permille: int
 
 
+class PrefixIndexDropped(NamedTuple):
+    """A block went wrong, so no cached block is found any more.
+
+    block         the one that went wrong
+    num_blocks    that could be found until now; those of them that nobody holds are free
+    """
+
+    block: int
+    num_blocks: int
+
+
 class StarvationSeen(NamedTuple):
     """It was passed over or preempted `bound` times: from now on it is protected (`starvation.py` says what that is).
 
@@ -260,4 +272,5 @@ Decision = (
     | AdmissionThrottled
     | StarvationSeen
     | RequestDemoted
+    | PrefixIndexDropped
 )

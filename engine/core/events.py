@@ -26,6 +26,23 @@ class FinishFlag(StrEnum):
     ERROR = "error"  # the logits were not finite
 
 
+class KVNoticed(StrEnum):
+    """When a block was seen not to hold what was written to it."""
+
+    HIT = "hit"  # a request was admitted that found it in the prefix cache
+    SWAP_OUT = "swap_out"  # before it was copied to the host pool
+    SWAP_IN = "swap_in"  # after it was copied back
+    AUDIT = "audit"  # its writer was computed again, and wrote something else
+
+
+class AuditResult(StrEnum):
+    """What came of computing a finished request again, alone."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    FAILED = "failed"  # it raised
+
+
 class RequestArrived(NamedTuple):
     """A request reached the engine.
 
@@ -68,6 +85,9 @@ class StepCompleted(NamedTuple):
               per emitted token
     filled    (request, block digest) per block that the step filled beyond the prompt's own full blocks, in order
     swap_ns   time spent on copying blocks to and from the host pool since the step before; not part of execute_ns
+    kv_digests
+              (request, place in its block table, u64) per block that the step filled: a digest of the keys and values
+              that lie in it (`kernels/block_digest.py`); empty unless they are kept
     """
 
     step: int
@@ -76,6 +96,7 @@ class StepCompleted(NamedTuple):
     execute_ns: int
     sample_ns: int
     swap_ns: int = 0
+    kv_digests: tuple[tuple[int, int, int], ...] = ()
 
 
 class StepFailed(NamedTuple):
@@ -113,6 +134,43 @@ class PolicyChanged(NamedTuple):
     parameters: tuple[tuple[str, Any], ...] = ()
 
 
+class KVMismatch(NamedTuple):
+    """A block of the pool does not hold what was written to it.
+
+    expected, got   digests (`StepCompleted.kv_digests`) of what was written, and of what lies there
+    writer          the request that filled it
+    readers         requests that have it in their block tables now
+    noticed         KVNoticed; request, index: for whose sake it was looked at, and the block's place in its table
+    """
+
+    block: int
+    expected: int
+    got: int
+    writer: int
+    readers: tuple[int, ...]
+    noticed: str
+    request: int
+    index: int
+
+
+class AuditCompleted(NamedTuple):
+    """A finished request was computed again, alone, while there was nothing else to do.
+
+    num_tokens         output tokens compared: ids, digests of hidden rows, bits of log-probabilities
+    first_difference   position among the output tokens of the first that differs; -1: none does
+    first_block        place in its block table of the first block whose digest differs; -1: none, or none was kept
+    result             AuditResult
+    error              what it raised
+    """
+
+    request: int
+    num_tokens: int
+    first_difference: int
+    first_block: int
+    result: str
+    error: str = ""
+
+
 Event = (
     RequestArrived
     | RequestCancelled
@@ -122,4 +180,6 @@ Event = (
     | PolicyChanged
     | DrainRequested
     | ExecutorRestarted
+    | KVMismatch
+    | AuditCompleted
 )

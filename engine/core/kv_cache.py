@@ -102,6 +102,16 @@ class BlockPool:
             self._block_of_digest[digest] = block
             self._digest_of_block[block] = digest
 
+    def drop_index(self) -> int:
+        """Forget what the cached blocks hold: nobody finds them, and those that nobody holds are free. Returns how many
+        could be found."""
+        num_found = len(self._digest_of_block)
+        self._free.extend(self._evictable)
+        self._evictable.clear()
+        self._block_of_digest.clear()
+        self._digest_of_block.clear()
+        return num_found
+
     def check_invariants(self) -> None:
         """No block lost, none in two places, every index entry both ways. Cost: one pass over the pool."""
         held = {block for block, count in enumerate(self._reference_counts) if count > 0}

@@ -250,6 +250,29 @@ class Planner:
             victim.is_protected = True
         self._wait(victim)
 
+    def recompute(self, victim: Request) -> RequestPreempted:
+        """Outside a pass: its keys and values cannot be trusted. Neither its blocks nor a copy of them are kept."""
+        preempted = RequestPreempted(
+            victim.number,
+            victim.number,
+            PreemptReason.KV_MISMATCH,
+            PreemptMode.RECOMPUTE,
+            self.pool.release(victim.block_table),
+            victim.num_computed_tokens,
+            -1,
+        )
+        if victim.is_protected:  # it stays so; what it may grow to is reserved again when it comes back
+            self._num_reserved_blocks -= self._most_blocks(victim)
+        victim.apply(preempted)
+        victim.block_table = []
+        victim.num_once_computed = max(victim.num_once_computed, victim.num_computed_tokens)
+        victim.num_computed_tokens = 0
+        victim.num_preemptions += 1
+        self.running.remove(victim)
+        self.admission.running_changed()
+        self._wait(victim)
+        return preempted
+
     def _chain_of(self, victim: Request) -> tuple[int, int]:
         """The cascade that this preemption belongs to, and its length with it."""
         if victim.chain_length == 0:

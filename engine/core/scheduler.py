@@ -19,11 +19,13 @@ from engine.core.decisions import (
 )
 from engine.core.errors import InvalidLimits, NonDeterministicCore
 from engine.core.events import (
+    AuditCompleted,
     CancelCause,
     DrainRequested,
     Event,
     ExecutorRestarted,
     FinishFlag,
+    KVMismatch,
     PolicyChanged,
     RequestArrived,
     RequestCancelled,
@@ -32,6 +34,7 @@ from engine.core.events import (
     TimerFired,
 )
 from engine.core.kv_cache import BlockPool
+from engine.core.kv_mismatch import make_right, taken_out, without_rows
 from engine.core.limits import Limits
 from engine.core.phases.registry import make_phases
 from engine.core.planner import Planner
@@ -72,6 +75,8 @@ class Core:
             DrainRequested: self._on_drain_requested,
             ExecutorRestarted: self._on_executor_restarted,
             PolicyChanged: self._on_policy_changed,
+            KVMismatch: self._on_kv_mismatch,
+            AuditCompleted: self._on_audit_completed,
             TimerFired: self._on_timer_fired,
         }
 
@@ -172,6 +177,23 @@ class Core:
             RequestFinished(number, FinishReason.LOST, num_prompt_tokens, num_output_tokens, 0, 0, 0)
             for number, _request_id, num_prompt_tokens, num_output_tokens in event.lost
         ]
+
+    def _on_kv_mismatch(self, event: KVMismatch, now_ns: int) -> list[Decision]:
+        """It is seen before the step under way is executed, if there is one: whoever is made right has no row in it."""
+        decisions = make_right(
+            event,
+            self.requests,
+            self.planner,
+            self.pool,
+            lambda request: self._finish(request, FinishReason.FAILED, now_ns),
+        )
+        if self._step_under_way is not None:
+            self._step_under_way = without_rows(self._step_under_way, taken_out(decisions))
+        return decisions
+
+    def _on_audit_completed(self, event: AuditCompleted, now_ns: int) -> list[Decision]:
+        """It is told, and decides nothing: the request is gone."""
+        return []
 
     def check_policy_change(self, event: PolicyChanged) -> None:
         """Raises UnknownPolicy or InvalidLimits when `event` must not be handled: it is refused before it is one."""

@@ -71,6 +71,8 @@ KINDS: dict[int, type[Any]] = {
     6: events.ExecutorRestarted,
     7: events.PolicyChanged,
     8: events.TimerFired,
+    9: events.KVMismatch,
+    10: events.AuditCompleted,
     101: decisions.RequestRejected,
     102: decisions.RequestDeferred,
     103: decisions.RequestAdmitted,
@@ -83,6 +85,7 @@ KINDS: dict[int, type[Any]] = {
     110: decisions.ThrashingBegan,
     111: decisions.ThrashingEnded,
     112: decisions.AdmissionThrottled,
+    113: decisions.PrefixIndexDropped,
     201: RecordingGap,
     202: RecordingClosed,
 }

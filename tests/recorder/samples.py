@@ -76,6 +76,8 @@ def one_of_every_kind() -> list[Entry]:
         (e.StepFailed(1, "CUDA error: " + "x" * 300), (d.RequestFinished(1, d.FinishReason.FAILED, 1, 0, 0, 0, 1),)),
         (e.DrainRequested(), ()),
         (e.ExecutorRestarted(((3, "r3", 10, 2),)), ()),
+        (e.KVMismatch(7, U64, 1, 0, (1, 2), e.KVNoticed.SWAP_IN, 1, 3), (d.PrefixIndexDropped(7, 40),)),
+        (e.AuditCompleted(0, 17, 3, -1, e.AuditResult.DIFFERENT, ""), ()),
         (e.TimerFired(), (d.RequestFinished(4, d.FinishReason.EXPIRED, 1, 0, 0, 0, 0),)),
         (e.PolicyChanged("fair", (("tenant_weights", (("a", 2), ("é", 1))), ("decode_token_price", 3))), ()),
     ]
