@@ -140,7 +140,7 @@ class KVMismatch(NamedTuple):
     expected, got   digests (`StepCompleted.kv_digests`) of what was written, and of what lies there
     writer          the request that filled it
     readers         requests that have it in their block tables now
-    noticed         KVNoticed; request, index: for whose sake it was looked at, and the block's place in its table
+    noticed         KVNoticed; request, block_index: for whose sake it was looked at, and its place in that one's table
     """
 
     block: int
@@ -150,7 +150,7 @@ class KVMismatch(NamedTuple):
     readers: tuple[int, ...]
     noticed: str
     request: int
-    index: int
+    block_index: int
 
 
 class AuditCompleted(NamedTuple):

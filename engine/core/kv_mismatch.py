@@ -56,7 +56,7 @@ def _holders(event: KVMismatch, requests: Mapping[int, Request]) -> list[Request
     at_swap_out = requests.get(event.request) if event.noticed == KVNoticed.SWAP_OUT else None
     if at_swap_out is None:
         return [request for request in requests.values() if event.block in request.block_table]
-    contents = _contents(at_swap_out, event.index)
+    contents = _contents(at_swap_out, event.block_index)
     sharing = [
         request
         for request in requests.values()
