@@ -6,10 +6,14 @@ It must not know formats, nor the core.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
 
 from engine.core.errors import EngineError
 
 NS_PER_S = 1_000_000_000
+_MAX_DENOMINATOR = 4_096  # 0.1 is a tenth
 
 
 class UnusableTrace(EngineError):
@@ -20,10 +24,13 @@ class UnusableTrace(EngineError):
 class Arrival:
     """One request of a trace.
 
-    at_ns                since the trace's beginning
+    at_ns                since the trace's beginning; a reader gives -1 where the trace has no time, to be drawn
     max_output_tokens    what the client allows; it stops by itself after num_output_tokens
     prefix_ids           of its prompt's pieces of `tokens_per_id` tokens each, the last one perhaps not full; equal ids
                          at equal places are equal prefixes. Empty where the trace tells none: then nothing is shared
+    name                 what the trace calls it; "" for most
+    body                 `prompt` or `messages` as an API takes them, where the trace holds the words themselves: only
+                         for who sends them
     """
 
     at_ns: int
@@ -34,6 +41,8 @@ class Arrival:
     max_output_tokens: int = 0
     prefix_ids: tuple[int, ...] = ()
     tokens_per_id: int = 0
+    name: str = ""
+    body: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,9 @@ class Fitting:
     repeat               so many times, one after the other
     divide_prompt, divide_output   lengths, rounded up
     stretch              gaps between arrivals become so many times as long
-    num_classes          priorities 0 … num_classes - 1, drawn by the request's place in the trace
-    max_output_tokens    what every client allows; 0: exactly what it will use
+    scale_lengths        prompt and output lengths become so many times as long, rounded up
+    num_classes          priorities 0 … num_classes - 1, drawn by the request's place in the trace; 1: the trace's own
+    max_output_tokens    what every client allows; 0: what the trace says, else exactly what it will use
     max_model_len        prompt and allowed output together; a longer prompt is left as it is, to be refused
     """
 
@@ -56,6 +66,7 @@ class Fitting:
     divide_prompt: int = 1
     divide_output: int = 1
     stretch: float = 1
+    scale_lengths: float = 1
     num_classes: int = 1
     max_output_tokens: int = 0
     max_model_len: int = 8192
@@ -78,14 +89,17 @@ def fitted(arrivals: Sequence[Arrival], fitting: Fitting) -> list[Arrival]:
 
 
 def _fit(arrival: Arrival, number: int, at_ns: int, fitting: Fitting) -> Arrival:
-    num_prompt_tokens = max(1, -(-arrival.num_prompt_tokens // fitting.divide_prompt))
-    num_output_tokens = max(1, -(-arrival.num_output_tokens // fitting.divide_output))
-    if arrival.prefix_ids and arrival.tokens_per_id % fitting.divide_prompt:
+    scale = Fraction(fitting.scale_lengths).limit_denominator(_MAX_DENOMINATOR)
+    prompt_scale, output_scale = scale / fitting.divide_prompt, scale / fitting.divide_output
+    num_prompt_tokens = max(1, ceil(arrival.num_prompt_tokens * prompt_scale))
+    num_output_tokens = max(1, ceil(arrival.num_output_tokens * output_scale))
+    tokens_per_id = arrival.tokens_per_id * prompt_scale
+    if arrival.prefix_ids and (tokens_per_id.denominator != 1 or not tokens_per_id):
         raise UnusableTrace(
             f"the trace names prefixes of {arrival.tokens_per_id} tokens, which cannot be divided by "
-            f"{fitting.divide_prompt}: choose a divisor of {arrival.tokens_per_id}"
+            f"{1 / prompt_scale}: choose a divisor of {arrival.tokens_per_id}"
         )
-    allowed = fitting.max_output_tokens or num_output_tokens
+    allowed = fitting.max_output_tokens or max(ceil(arrival.max_output_tokens * output_scale), num_output_tokens)
     room = max(1, fitting.max_model_len - num_prompt_tokens)
     return replace(
         arrival,
@@ -93,8 +107,8 @@ def _fit(arrival: Arrival, number: int, at_ns: int, fitting: Fitting) -> Arrival
         num_prompt_tokens=num_prompt_tokens,
         num_output_tokens=min(num_output_tokens, allowed, room),
         max_output_tokens=min(allowed, room),
-        priority=_draw(number) % fitting.num_classes,
-        tokens_per_id=arrival.tokens_per_id // fitting.divide_prompt,
+        priority=_draw(number) % fitting.num_classes if fitting.num_classes > 1 else arrival.priority,
+        tokens_per_id=int(tokens_per_id),
     )
 
 

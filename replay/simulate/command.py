@@ -11,7 +11,8 @@ from engine.core.errors import EngineError
 from engine.core.limits import Limits
 from replay.limit_flags import add_limits
 from replay.simulate.arrivals import Fitting, fitted
-from replay.simulate.step_cost import StepCost
+from replay.simulate.step_cost_options import add_step_cost, step_cost_of
+from replay.simulate.trace_options import TRACE_HELP, add_trace, read_arguments
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -34,36 +35,20 @@ def add_simulate(subparsers: "Subparsers") -> None:
         "simulate",
         help="a trace's load through the scheduler on virtual time (no model needed)",
         description="Serve a trace's requests with the engine's own core on virtual time, and print what they "
-        "experienced. Traces: Azure LLM inference 2023 (CSV), Mooncake (JSON lines), ServeGen clients (CSV and "
-        "JSON); each may be gzipped.",
+        f"experienced. {TRACE_HELP}",
     )
-    parser.add_argument("trace", type=Path, metavar="TRACE")
-    parser.add_argument("--lengths", type=Path, metavar="FILE", help="ServeGen's lengths (default: NAME-lengths.json)")
-    parser.add_argument("--divide-rate", type=float, metavar="X", default=1.0, help="ServeGen's rates become an Xth")
+    add_trace(parser)
     defaults = Fitting()
     for name, (kind, unit, meaning) in _FITTING.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(
             flag, type=kind, metavar=unit, default=getattr(defaults, name), help=f"{meaning} (default: %(default)s)"
         )
-    cost = parser.add_mutually_exclusive_group()
-    cost.add_argument(
-        "--step-cost",
-        type=_step_cost,
-        metavar="NS,NS,NS,NS,NS",
-        default=StepCost(),
-        help="a step; a decode row; a token it attends; a prefill token; a pair of tokens in it "
-        f"(default: {StepCost().as_flags()}, the cpu backend with the default model)",
-    )
-    cost.add_argument("--cost-from", type=Path, metavar="REC", help="fit the step cost to a recording's steps")
+    add_step_cost(parser)
     parser.add_argument("--record-dir", type=Path, metavar="DIR", help="record the run, for check and show")
     parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
     add_limits(parser)
     parser.set_defaults(run=_run)
-
-
-def _step_cost(text: str) -> StepCost:
-    return StepCost(*[float(part) for part in text.split(",")])
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -79,16 +64,12 @@ def _run(args: argparse.Namespace) -> int:
 
 def simulate(args: argparse.Namespace) -> dict[str, Any]:
     """What the arguments ask for, in figures."""
-    from replay.simulate.fitted_cost import cost_of_recording
     from replay.simulate.run import run_simulation
-    from replay.simulate.trace_files import read_trace
 
     limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
     fitting = Fitting(**{name: getattr(args, name) for name in _FITTING}, max_model_len=limits.max_model_len)
-    cost = cost_of_recording(args.cost_from) if args.cost_from else args.step_cost
-    trace = read_trace(args.trace, args.lengths, fitting.from_s, fitting.to_s, args.divide_rate)
-    arrivals = fitted(trace, fitting)
-    return run_simulation(limits, arrivals, cost, record_dir=args.record_dir, trace=args.trace.name)
+    arrivals = fitted(read_arguments(args, fitting.from_s, fitting.to_s), fitting)
+    return run_simulation(limits, arrivals, step_cost_of(args), record_dir=args.record_dir, trace=args.trace.name)
 
 
 def _as_lines(values: dict[str, Any]) -> list[str]:

@@ -69,7 +69,7 @@ class Simulation:
             self._handle(
                 RequestArrived(
                     number,
-                    f"trace-{number}",
+                    arrival.name or f"trace-{number}",
                     arrival.tenant,
                     arrival.priority,
                     arrival.at_ns,

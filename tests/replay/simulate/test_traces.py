@@ -1,4 +1,4 @@
-"""The three formats are read as they are published, and fitted to a small model without losing bursts or prefixes."""
+"""The formats are read as they are published, and fitted to a small model without losing bursts or prefixes."""
 
 from pathlib import Path
 
@@ -89,8 +89,8 @@ def test_classes_are_drawn_by_place_and_all_occur() -> None:
     [
         (b"", "begins with ''"),
         (b"a,b,c\n1,2,3\n", "begins with 'a,b,c'"),
-        (b"TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n", "a line cannot be read"),
-        (b'{"timestamp": 0}\n', "KeyError"),
+        (b"TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n", "line 2: timestamp is 'yesterday'"),
+        (b'{"timestamp": 0}\n', "has the fields timestamp"),
         (b"\xff\xfe", "is no text"),
     ],
 )
