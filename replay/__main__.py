@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
 from replay.refusal import CannotCompare
+from replay.shrink.command import add_arguments as add_shrink_arguments
 from replay.simulate.command import add_simulate
+from replay.what_if.command import add_arguments as add_what_if
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
     from replay.verdict import Verdict
@@ -57,6 +59,11 @@ def add_verbs(subparsers: "Subparsers") -> None:
     which.add_argument("request", nargs="?", metavar="REQUEST", help="the client's request id, or the request's number")
     which.add_argument("--all", action="store_true", help="every request that emitted a token, one after the other")
     _add_model_options(isolate)
+
+    add_shrink_arguments(_verb(subparsers, "shrink", _shrink, "the smallest recording that fails in the same way"))
+
+    what_if = _verb(subparsers, "what-if", _what_if, "the recorded load under another policy or other limits")
+    add_what_if(what_if)
 
     repair = _verb(subparsers, "repair", _repair, "copy what can be read of a damaged recording; never in place")
     repair.add_argument("target", type=Path, metavar="OUT", help="a folder that does not exist yet")
@@ -200,6 +207,18 @@ def _isolate(args: argparse.Namespace) -> int:
     return _finish(
         args, isolate(args.recording, request, overrides=overrides, allow_numeric_drift=args.allow_numeric_drift)
     )
+
+
+def _shrink(args: argparse.Namespace) -> int:
+    from replay.shrink.command import run
+
+    return run(args)
+
+
+def _what_if(args: argparse.Namespace) -> int:
+    from replay.what_if.command import run
+
+    return run(args)
 
 
 def _finish(args: argparse.Namespace, verdict: "Verdict") -> int:

@@ -1,0 +1,207 @@
+"""A recorded life as a load: who came when, what each answer was, and what the executed steps took.
+
+What came from outside (arrivals, cancels, changes of policy, a drain) comes again, at the time at which it was there to
+be handled; what the engine produced is kept as answers and step samples. It decides nothing.
+
+While a step is executed the engine does not look into its inbox, so an event handled at a step's end came at some time
+during it. An arrival names when the daemon had read it; what it then takes to the engine is learned from the arrivals
+that found the engine idle. Of other events half of the step is as good a guess as any.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median_low
+from typing import Any, NamedTuple
+
+from engine.core.decisions import (
+    FinishReason,
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    RequestRejected,
+    StepPlanned,
+)
+from engine.core.events import (
+    DrainRequested,
+    Event,
+    ExecutorRestarted,
+    FinishFlag,
+    PolicyChanged,
+    RequestArrived,
+    RequestCancelled,
+    StepCompleted,
+    StepFailed,
+)
+from engine.core.limits import Limits
+from engine.core.step_time import StepShape, shape_of
+from engine.core.vocabulary import Entry
+
+_FROM_OUTSIDE = (RequestArrived, RequestCancelled, PolicyChanged, DrainRequested, ExecutorRestarted)
+_UNSEEN = (0, 0)
+_OWN_FLAGS = {FinishReason.STOP: FinishFlag.STOP, FinishReason.FAILED: FinishFlag.ERROR}
+
+
+class Input(NamedTuple):
+    """An event from outside, and when it was there to be handled."""
+
+    at_ns: int
+    event: Event
+
+
+class StepSample(NamedTuple):
+    """An executed step: total_ns from its plan to its result, of which execute_ns, sample_ns and swap_ns were told."""
+
+    began_ns: int
+    shape: StepShape
+    total_ns: int
+    execute_ns: int
+    sample_ns: int
+    swap_ns: int
+    num_copied_blocks: int
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a request's output was.
+
+    num_tokens    how many tokens it had when it ended
+    flag          how it ends there: STOP or ERROR; NONE when it goes on to what its client allows, or to its cancel
+    has_ended     it ended in the recording, in whatever way
+    is_guessed    it never came to an end of its own, so `num_tokens` is the median of those that did
+    digests       (hidden digest, log-probability bits) per output token
+    blocks        block index → digest, of the blocks that its output filled
+    """
+
+    num_prompt_tokens: int
+    num_tokens: int = 0
+    flag: FinishFlag = FinishFlag.NONE
+    has_ended: bool = False
+    is_guessed: bool = False
+    digests: list[tuple[int, int]] = field(default_factory=list)
+    blocks: dict[int, bytes] = field(default_factory=dict)
+
+
+class RecordedLoad:
+    """
+    inputs       in the order in which they were handled, times not falling
+    answers      by request
+    samples      in order of time
+    first_ns, last_ns   of its entries; 0 of none
+    """
+
+    def __init__(self, limits: Limits, entries: Iterable[Entry]) -> None:
+        self.inputs: list[Input] = []
+        self.answers: dict[int, Answer] = {}
+        self.samples: list[StepSample] = []
+        self.first_ns = self.last_ns = 0
+        self._has_begun = False
+        self._block_size = limits.block_size
+        self._plan: StepPlanned | None = None
+        self._plan_ns = 0
+        self._num_copied = 0
+        self._refused: set[int] = set()
+        self._handled: list[_Handled] = []
+        for entry in entries:
+            self._read(entry)
+        self._place_inputs()
+        self._guess_lengths()
+
+    @property
+    def num_guessed(self) -> int:
+        return sum(answer.is_guessed for answer in self.answers.values())
+
+    @property
+    def open_ended(self) -> frozenset[int]:
+        """Requests whose end the recording does not hold."""
+        return frozenset([number for number, answer in self.answers.items() if not answer.has_ended])
+
+    def _read(self, entry: Entry) -> None:
+        self.first_ns, self.last_ns = (self.first_ns if self._has_begun else entry.now_ns), entry.now_ns
+        self._has_begun = True
+        event = entry.event
+        if isinstance(event, RequestArrived):
+            handed_over = [_UNSEEN] * event.num_output_tokens  # an engine before this one emitted them
+            self.answers.setdefault(event.request, Answer(event.num_prompt_tokens, digests=handed_over))
+        if is_input(entry):
+            self._handled.append(_Handled(entry.now_ns, self._plan_ns if self._plan else -1, event))  # type: ignore[arg-type]  # an input is an Event
+        elif isinstance(event, StepCompleted | StepFailed):
+            if isinstance(event, StepCompleted) and self._plan is not None:
+                self._take_result(self._plan, event, entry.now_ns)
+            self._plan, self._num_copied = None, 0
+        for decision in entry.decisions:
+            self._take_decision(decision, entry.now_ns)
+
+    def _take_result(self, plan: StepPlanned, event: StepCompleted, now_ns: int) -> None:
+        times = (now_ns - self._plan_ns, event.execute_ns, event.sample_ns, event.swap_ns)
+        self.samples.append(StepSample(self._plan_ns, shape_of(plan.rows), *times, self._num_copied))
+        for number, _flag, hidden_digest, logprob_bits in event.emitted:
+            self.answers[number].digests.append((hidden_digest, logprob_bits))
+        filled: dict[int, deque[bytes]] = {}
+        for number, digest in event.filled:
+            filled.setdefault(number, deque()).append(digest)
+        for number, start, count in plan.rows:
+            answer, reported = self.answers[number], filled.get(number)
+            first = max(start // self._block_size, answer.num_prompt_tokens // self._block_size)
+            for index in range(first, (start + count) // self._block_size):
+                if reported:
+                    answer.blocks.setdefault(index, reported.popleft())
+
+    def _take_decision(self, decision: Any, now_ns: int) -> None:
+        if isinstance(decision, StepPlanned):
+            self._plan, self._plan_ns = decision, now_ns
+        elif isinstance(decision, RequestFinished) and decision.request in self.answers:
+            answer = self.answers[decision.request]
+            answer.num_tokens, answer.has_ended = decision.num_output_tokens, True
+            answer.flag = _OWN_FLAGS.get(decision.reason, FinishFlag.NONE)
+            if decision.reason == FinishReason.EXPIRED:
+                self._refused.add(decision.request)
+        elif isinstance(decision, RequestRejected) and not self.answers[decision.request].has_ended:
+            self._refused.add(decision.request)
+        elif isinstance(decision, RequestAdmitted | RequestPreempted):
+            self._num_copied += len(decision.host_blocks)
+
+    def _place_inputs(self) -> None:
+        """Give each input the time at which it was there."""
+        transit_ns = _transit_ns(self._handled)
+        last_ns = 0
+        for now_ns, step_began_ns, event in self._handled:
+            at_ns = now_ns
+            if step_began_ns >= 0:
+                guess_ns = (step_began_ns + now_ns) // 2
+                if isinstance(event, RequestArrived):
+                    guess_ns = event.arrival_ns + transit_ns
+                at_ns = min(max(guess_ns, step_began_ns + 1), now_ns)
+            last_ns = max(last_ns, at_ns)
+            self.inputs.append(Input(last_ns, event))
+
+    def _guess_lengths(self) -> None:
+        """For those who were refused or gave up waiting: they may be served now."""
+        known = [answer.num_tokens for answer in self.answers.values() if answer.has_ended and answer.num_tokens]
+        for number in self._refused:
+            answer = self.answers[number]
+            answer.num_tokens, answer.flag = median_low(known) if known else 1, FinishFlag.STOP
+            answer.has_ended = answer.is_guessed = True
+
+
+class _Handled(NamedTuple):
+    now_ns: int
+    step_began_ns: int  # -1: the engine was idle
+    event: Event
+
+
+def is_input(entry: Entry) -> bool:
+    """It came from outside. A cancel that came too late did not count: its client had the whole answer."""
+    if isinstance(entry.event, RequestCancelled):
+        return any(isinstance(decision, RequestFinished) for decision in entry.decisions)
+    return isinstance(entry.event, _FROM_OUTSIDE)
+
+
+def _transit_ns(handled: list[_Handled]) -> int:
+    """From the daemon's reading a request to the core's handling it, when nothing is in the way."""
+    idle = [it.now_ns - it.event.arrival_ns for it in handled if isinstance(it.event, RequestArrived)
+            and it.step_began_ns < 0]  # fmt: skip
+    if idle:
+        return max(0, median_low(idle))
+    every = [it.now_ns - it.event.arrival_ns for it in handled if isinstance(it.event, RequestArrived)]
+    return max(0, min(every, default=0))

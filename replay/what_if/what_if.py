@@ -1,0 +1,186 @@
+"""`reprise what-if`: the recorded load under other settings, or under this version's code.
+
+Three runs are read alike: the recorded one; the control, which is the recorded settings predicted by the same means
+and says whether the answer is to be trusted; and the one that was asked for. Each life of the engine begins anew.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.clock import SystemClock
+from engine.core.events import StepCompleted
+from engine.core.vocabulary import Entry
+from replay.lives import Life, Run
+from replay.progress import Progress
+from replay.refusal import CannotCompare
+from replay.simulate.recording import SimulatedRecording
+from replay.what_if.answer import Answered, Changed
+from replay.what_if.counterfactual import Counterfactual, Fork, Reader, Steps
+from replay.what_if.outcome import RunOutcome
+from replay.what_if.predicted_steps import PredictedSteps
+from replay.what_if.recorded_load import Input, RecordedLoad
+from replay.what_if.scenario import Scenario, scenario_of
+from replay.what_if.step_times import StepTimes
+from replay.what_if.trust import trust_in
+
+OpenSteps = Callable[[Life, Scenario, RecordedLoad], Steps]
+
+
+class Question(NamedTuple):
+    """
+    asked        fields of Limits and their other values; none: the recorded ones, by this version's code
+    record_dir   where the counterfactual is recorded
+    open_steps   who executes the steps; None predicts them
+    """
+
+    asked: dict[str, Any]
+    record_dir: Path | None = None
+    open_steps: OpenSteps | None = None
+
+    def as_text(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.asked.items())
+
+
+@dataclass(slots=True)
+class _Part:
+    """One life: what it was, and what it would be."""
+
+    life: Life
+    recorded: Scenario
+    asked: Scenario
+    load: RecordedLoad
+
+
+def what_if(path: Path, question: Question) -> Answered:
+    """Raises RecordingError, CannotCompare, InvalidLimits, UnknownPolicy, PolicyNotLoaded, RecordingUnwritable."""
+    return _Performance(path, question).answer()
+
+
+class _Performance:
+    def __init__(self, path: Path, question: Question) -> None:
+        self._path = path
+        self._question = question
+        self._run = Run.open(path)
+        self._refusals: list[CannotCompare] = []
+        self._began_ns = SystemClock().now_ns()
+
+    def answer(self) -> Answered:
+        lives = [life for life in self._run.lives if life.refusal is None]
+        if not lives:
+            raise self._run.lives[0].refusal or CannotCompare("the recording holds no run of an engine")
+        targets = self._scenario(lives[0], self._question.asked).limits
+        recorded, control, asked = (RunOutcome(targets) for _ in range(3))
+        parts = [self._read(life, recorded) for life in lives]
+        num_steps = sum(len(part.load.samples) for part in parts)
+        with Progress("what-if", "steps", 2 * num_steps) as progress:
+            count = _step_counter(progress)
+            for part in parts:
+                self._serve_as_recorded(part, parts, control, count)
+            forks = [self._serve_as_asked(part, parts, asked, count) for part in parts]
+        return self._answered(parts, forks, (recorded, control, asked))
+
+    def _scenario(self, life: Life, asked: dict[str, Any]) -> Scenario:
+        return scenario_of(life.header, asked, with_contents=self._question.open_steps is not None)
+
+    def _read(self, life: Life, outcome: RunOutcome) -> _Part:
+        recorded, asked = self._scenario(life, {}), self._scenario(life, self._question.asked)
+        outcome.begin(recorded.limits)
+
+        def entries() -> Iterator[Entry]:
+            for entry in life.comparable_entries(self._refusals.append):
+                outcome.read(entry)
+                yield entry
+
+        return _Part(life, recorded, asked, RecordedLoad(recorded.limits, entries()))
+
+    def _serve_as_recorded(self, part: _Part, parts: list[_Part], outcome: RunOutcome, count: Reader) -> None:
+        """The control: from the beginning, and no step knows what it took."""
+        outcome.begin(part.recorded.limits)
+        steps = self._open_steps(part, part.recorded, parts, as_a_stranger=True)
+        run = Counterfactual(part.recorded.core(), steps, part.load.inputs, [outcome.read, count])
+        run.run(part.load.last_ns, part.load.open_ended)
+
+    def _serve_as_asked(self, part: _Part, parts: list[_Part], outcome: RunOutcome, count: Reader) -> Fork | None:
+        """Predicted steps begin where the core first does something else; an executing model needs all of them."""
+        asked, question = part.asked, self._question
+        outcome.begin(asked.limits)
+        steps = self._open_steps(part, asked, parts)
+        inputs = [Input(at_ns, asked.event(event)) for at_ns, event in part.load.inputs]
+        readers: list[Reader] = [outcome.read, count]
+        recording = None
+        if question.record_dir is not None:
+            recording = SimulatedRecording(question.record_dir, asked.new_header(question.as_text()), steps.clock)
+            readers.append(recording.read)
+        try:
+            run = Counterfactual(asked.core(), steps, inputs, readers)
+            fork = None
+            if question.open_steps is None:
+                fork = run.follow(asked.entries(part.life.comparable_entries(lambda refusal: None)))
+                if fork is None:
+                    return None
+            run.run(part.load.last_ns, part.load.open_ended)
+            return fork
+        finally:
+            if recording is not None:
+                recording.close()
+
+    def _open_steps(self, part: _Part, scenario: Scenario, parts: list[_Part], *, as_a_stranger: bool = False) -> Steps:
+        if self._question.open_steps is not None:
+            return self._question.open_steps(part.life, scenario, part.load)
+        samples = [sample for each in parts for sample in each.load.samples]
+        times = StepTimes(samples, as_a_stranger=as_a_stranger)
+        return PredictedSteps(part.load, times, scenario.header)
+
+    def _answered(
+        self, parts: list[_Part], forks: list[Fork | None], outcomes: tuple[RunOutcome, RunOutcome, RunOutcome]
+    ) -> Answered:
+        answers = {number: answer for part in parts for number, answer in part.load.answers.items()}
+        recorded, control, asked = (outcome.values(answers) for outcome in outcomes)
+        fork, opened_ns = next(
+            ((fork, part.life.opened_ns) for fork, part in zip(forks, parts, strict=True) if fork is not None),
+            (None, 0),
+        )
+        return Answered(
+            recording=str(self._path),
+            changes={name: Changed(*pair) for name, pair in parts[0].asked.changes().items()},
+            is_executed=self._question.open_steps is not None,
+            recorded=recorded,
+            control=control,
+            asked=asked,
+            trust=trust_in(recorded, control),
+            fork=fork,
+            opened_ns=opened_ns,
+            done=(outcomes[0].done, outcomes[2].done),
+            notes=tuple(self._notes(parts)),
+            seconds=(SystemClock().now_ns() - self._began_ns) / 1e9,
+        )
+
+    def _notes(self, parts: list[_Part]) -> Iterator[str]:
+        num_guessed = sum(part.load.num_guessed for part in parts)
+        if num_guessed:
+            yield (
+                f"{num_guessed} requests were refused or expired when recorded: their answers are taken to be as long "
+                "as the median one"
+            )
+        num_open = sum(len(part.load.open_ended) for part in parts)
+        if num_open:
+            yield f"{num_open} requests have no end in the recording: they are served until its end"
+        for life in self._run.lives:
+            if life.refusal is not None:
+                yield f"left out: {life.refusal.reason}"
+        yield from (refusal.reason for refusal in self._refusals)
+        yield from self._run.notes()
+
+
+def _step_counter(progress: Progress) -> Reader:
+    num_steps = 0
+
+    def count(entry: Entry) -> None:
+        nonlocal num_steps
+        if isinstance(entry.event, StepCompleted):
+            num_steps += 1
+            progress.at(num_steps)
+
+    return count
