@@ -110,7 +110,10 @@ class DaemonConfig:
         2_000, "MS", values.integer(1, 86_400_000), "deadline: first token, for requests without a target of their own"
     )
     itl_target_ms: int = _option(
-        200, "MS", values.integer(1, 86_400_000), "deadline: each further token, for requests without a target"
+        50,
+        "MS",
+        values.integer(1, 86_400_000),
+        "each further token, for requests without a target: deadline orders by it, adaptive sizes prefill by it",
     )
     max_passes_over: int = _option(
         64, "PASSES", values.integer(1, _INT32), "passed over so often, the oldest waiting request goes first"
@@ -122,7 +125,7 @@ class DaemonConfig:
         "adaptive", "NAME", values.one_of(*PHASES_NAMES), "how a step is shared between prefill and decode"
     )
     mixed_step_target_ms: int = _option(
-        50, "MS", values.integer(1, 3_600_000), "adaptive: prefill beside decodes is sized for steps of so long"
+        0, "MS", values.integer(0, 3_600_000), "deprecated: adaptive's steps take so long whatever itl-target-ms says"
     )
     min_prefill_tokens: int = _option(
         32, "TOKENS", values.integer(1, 1_048_576), "adaptive: prefill a step has room for whatever the target"

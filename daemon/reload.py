@@ -37,7 +37,7 @@ async def reload(service: Service, read_again: Callable[[], DaemonConfig]) -> No
 
 
 async def _change_policy(service: Service, config: DaemonConfig) -> None:
-    """Only where something differs: a policy that is changed forgets what it has counted."""
+    """Only where something differs: another policy begins to count anew."""
     before, after = (each.engine_config("").given_limits() for each in (service.reloaded, config))
     parameters = tuple([(name, after[name]) for name in POLICY_PARAMETERS if after[name] != before[name]])
     if parameters or before["scheduling_policy"] != after["scheduling_policy"]:

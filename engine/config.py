@@ -48,7 +48,7 @@ class EngineConfig:
     max_num_queued_reqs: int = 1024
     scheduling_policy: str = "fcfs"
     scheduling_phases: str = "adaptive"
-    mixed_step_target_ms: int = 50
+    mixed_step_target_ms: int = 0
     min_prefill_tokens: int = 32
     prefill_share_permille: int = 500
     watermark_permille: int = 10
@@ -74,7 +74,7 @@ class EngineConfig:
     prefill_token_price: int = 1
     decode_token_price: int = 2
     ttft_target_ms: int = 2_000
-    itl_target_ms: int = 200
+    itl_target_ms: int = 50
     max_passes_over: int = 64
     max_preemptions: int = 3
     swap_space_bytes: int = 0

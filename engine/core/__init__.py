@@ -5,7 +5,7 @@ life), `kv_cache.py` (blocks), `waiting.py` (the queue), `planner.py` (one plann
 itself: one entry, `handle`), `policies/` (who comes first, who gives way), `starvation.py` (the guard above them, and
 the bound that it keeps), `phases/` (what prefill and decode get of a step), `step_time.py` (what a step will take),
 `admission.py` (who is let in although blocks are free: the watermark of `thrash.py`, and `expected_output.py`),
-`queue_limits.py` and `deadlines.py` (what the queue refuses, and how long it keeps),
+`queue_limits.py`, `drain_rate.py` and `deadlines.py` (what the queue refuses, for how long, and how long it keeps),
 `kv_mismatch.py` (what is done when a block went wrong),
 `swapping.py` (whether a victim's blocks go to the `host_pool.py`, by the measured `swap_cost.py`), `limits.py`,
 `errors.py`.

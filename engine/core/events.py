@@ -113,7 +113,11 @@ class DrainRequested(NamedTuple):
 class ExecutorRestarted(NamedTuple):
     """A fresh engine takes over from one that died; the requests it held are lost.
 
-    lost   (request, request_id, num_prompt_tokens, num_output_tokens already delivered) per lost request
+    lost          (request, request_id, num_prompt_tokens, num_output_tokens already delivered) per request that ends
+                  with the engine that held it: nobody waits for it any more, or the engine died on it
+    handed_over   (request, num_output_tokens already delivered) per request that goes on: each arrives again, under its
+                  number, at once or when others have shown that the engine does not die on them
+    blamed        of the lost, those on which the engine died again
     """
 
     lost: tuple[tuple[int, str, int, int], ...]
@@ -127,7 +131,7 @@ class PolicyChanged(NamedTuple):
     """From now on another policy, or the same with other parameters, orders the waiting, who are ranked anew.
 
     parameters   (name, value) pairs of `Limits` fields; those not named stay as they are. What the policy before had
-                 counted or learned is gone
+                 counted or learned is kept where the same policy goes on
     """
 
     policy: str

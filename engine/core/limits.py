@@ -33,17 +33,22 @@ class Limits:
     tenant_weights          `fair` policy: (tenant, weight ≥ 1) pairs; a tenant not named has weight 1
     prefill_token_price, decode_token_price
                             `fair` and `shortest` policies: what a prompt token and an output token count
-    ttft_target_ms, itl_target_ms
-                            `deadline` policy: for requests that bring no target of their own
+    ttft_target_ms          `deadline` policy: the first token, for requests that bring no target of their own
+    itl_target_ms           each further token after the one before, for requests that bring no target of their own:
+                            `deadline` orders by it, `adaptive` phases keep prefill beside running streams within it
     max_passes_over         the starvation guard (`starvation.py`): so often the oldest of the waiting is passed over
     max_preemptions         … and so often a request is preempted, before it is protected
-    mixed_step_target_ms    `adaptive` phases: a step with prefill beside decodes is to take no longer
+    mixed_step_target_ms    `adaptive` phases, deprecated: a step with prefill beside decodes is to take no longer than
+                            this, whatever the streams' targets; 0: as long as these allow
     min_prefill_tokens      `adaptive` phases: tokens of prefill that a step has room for whatever the target
     prefill_share_permille  `pools` phases: prefill's share of the time when decodes want it too
     watermark_permille      of the pool: so many blocks stay free at an admission while others run
     reserve_output          what an admission reserves of a request's output: none, what is expected of it, or max
     thrash_bound_permille   of the tokens computed lately: more that are computed again is thrashing; 0 watches nothing
     swap_space_blocks       KV blocks of preempted requests that the host pool holds; 0: all are recomputed
+    decision_rules          of which time the rules are, so that a core decides on a recording as the one that made it.
+                            1: `deadline` predicts by a smoothed step time, a tenant over its own bound is told the
+                            whole queue's drain rate, a change of policy forgets all counts; 2: as it is now
     """
 
     block_size: int = 16
@@ -59,11 +64,11 @@ class Limits:
     prefill_token_price: int = 1
     decode_token_price: int = 2
     ttft_target_ms: int = 2_000
-    itl_target_ms: int = 200
+    itl_target_ms: int = 50
     max_passes_over: int = 64
     max_preemptions: int = 3
     scheduling_phases: str = "adaptive"
-    mixed_step_target_ms: int = 50
+    mixed_step_target_ms: int = 0
     min_prefill_tokens: int = 32
     prefill_share_permille: int = 500
     watermark_permille: int = 10
@@ -73,6 +78,7 @@ class Limits:
     max_num_queued_reqs_per_tenant: int = 0
     max_num_queued_tokens_per_tenant: int = 0
     swap_space_blocks: int = 0
+    decision_rules: int = 2
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,6 +100,9 @@ _BEFORE: dict[str, Any] = {
     "max_passes_over": 2**62,  # no starvation guard: bounds that are never reached
     "max_preemptions": 2**62,
     "scheduling_phases": "chunked",
+    "mixed_step_target_ms": 50,
+    "itl_target_ms": 200,
+    "decision_rules": 1,
     "watermark_permille": 0,
     "reserve_output": "none",
     "thrash_bound_permille": 0,

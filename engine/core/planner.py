@@ -66,9 +66,13 @@ class Planner:
 
     def change_policy(self, limits: Limits, policy: Policy, live: list[Request], now_ns: int) -> None:
         """Another policy, or other parameters, from the next pass on. `live` are all live requests, oldest first."""
+        before = self.policy
         self.limits, self.policy, self.guard = limits, policy, StarvationGuard(limits)
+        self.phases.change_limits(limits)
         for request in live:
             policy.on_arrived(request, now_ns)
+        if limits.decision_rules > 1:
+            policy.take_over(before)
         self.waiting.change_policy(policy, now_ns)
         for request in self.running:
             request.rank = (*policy.rank(request, now_ns), request.number)

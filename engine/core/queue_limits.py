@@ -36,10 +36,14 @@ class QueueAccount:
     def remove(self, request: Request) -> None:
         self._count(request, -1)
 
+    def of_tenant(self, tenant: str) -> tuple[int, int]:
+        """Requests and prompt tokens of the tenant that are queued."""
+        return self._of_tenant.get(tenant, (0, 0))
+
     def overrun(self, event: RequestArrived) -> Overrun | None:
         """The first bound that it breaks, the tenant's own before the whole queue's; None when it may wait."""
         limits, num_tokens = self._limits, event.num_prompt_tokens
-        requests, tokens = self._of_tenant.get(event.tenant, (0, 0))
+        requests, tokens = self.of_tenant(event.tenant)
         for reason, asked, limit, is_first in (
             (RejectReason.TENANT_QUEUE_FULL, requests + 1, limits.max_num_queued_reqs_per_tenant, False),
             (

@@ -17,6 +17,7 @@ from engine.core.decisions import (
     StepPlanned,
     TokensEmitted,
 )
+from engine.core.drain_rate import DrainRate, is_tenants_own
 from engine.core.errors import InvalidLimits, NonDeterministicCore
 from engine.core.events import (
     AuditCompleted,
@@ -39,14 +40,12 @@ from engine.core.limits import Limits
 from engine.core.phases.registry import make_phases
 from engine.core.planner import Planner
 from engine.core.policies.change import POLICY_PARAMETERS, limits_after
-from engine.core.policies.interface import PolicyFactory
+from engine.core.policies.interface import Policy, PolicyFactory
 from engine.core.policies.registry import make_policy
+from engine.core.queue_limits import Overrun
 from engine.core.request import Request
 from engine.core.step_time import StepTimeModel
 from engine.core.swapping import Swapping
-
-DRAIN_RATE_WINDOW = 32  # ends of requests over which the drain rate is measured
-MIN_RETRY_AFTER_MS, MAX_RETRY_AFTER_MS = 1_000, 60_000
 
 
 class Core:
@@ -60,13 +59,14 @@ class Core:
         self.pool = BlockPool(limits.num_kv_blocks, enable_prefix_caching=limits.enable_prefix_caching)
         self.step_times = StepTimeModel()
         swapping = Swapping(limits, self.pool, self.step_times)
-        self.planner = Planner(limits, make_policy(limits), make_phases(limits, self.step_times), self.pool, swapping)
+        phases = make_phases(limits, self.step_times)
+        self.planner = Planner(limits, self._new_policy(limits), phases, self.pool, swapping)
         self.requests: dict[int, Request] = {}
         self._deadlines = Deadlines()
         self._live_ids: dict[str, int] = {}
         self._step_under_way: StepPlanned | None = None
         self._is_draining = False
-        self._end_times_ns: deque[int] = deque(maxlen=DRAIN_RATE_WINDOW)
+        self._drain_rate = DrainRate()
         self._handlers = {
             RequestArrived: self._on_arrived,
             RequestCancelled: self._on_cancelled,
@@ -146,16 +146,15 @@ class Core:
         for is_broken, reason, asked, limit in checks:
             if is_broken:
                 return RequestRejected(event.request, reason, asked, limit, 0)
-        overrun = self.planner.queue.overrun(event)
-        return overrun and RequestRejected(event.request, *overrun, self._retry_after_ms(now_ns))
+        overrun = None if event.num_handovers else self.planner.queue.overrun(event)
+        return overrun and RequestRejected(event.request, *overrun, self._retry_after_ms(overrun, event.tenant, now_ns))
 
-    def _retry_after_ms(self, now_ns: int) -> int:
-        """When the queue should have drained, at the rate at which the latest requests ended."""
-        if len(self._end_times_ns) < 2:
-            return MIN_RETRY_AFTER_MS
-        mean_gap_ns = (now_ns - self._end_times_ns[0]) // len(self._end_times_ns)
-        drain_ms = mean_gap_ns * len(self.planner.waiting) // 1_000_000
-        return max(MIN_RETRY_AFTER_MS, min(drain_ms, MAX_RETRY_AFTER_MS))
+    def _retry_after_ms(self, overrun: Overrun, tenant: str, now_ns: int) -> int:
+        """When what waits should have drained: the tenant's own where the bound is its own."""
+        if is_tenants_own(overrun.reason) and self.limits.decision_rules > 1:
+            queued = self.planner.queue.of_tenant(tenant)
+            return self._drain_rate.retry_after_ms_of(tenant, overrun.reason, *queued, now_ns)
+        return self._drain_rate.retry_after_ms(len(self.planner.waiting), now_ns)
 
     def _on_cancelled(self, event: RequestCancelled, now_ns: int) -> list[Decision]:
         request = self.requests.get(event.request)
@@ -204,7 +203,7 @@ class Core:
     def _on_policy_changed(self, event: PolicyChanged, now_ns: int) -> list[Decision]:
         self.limits = limits_after(self.limits, event.policy, event.parameters)
         live = list(self.requests.values())
-        self.planner.change_policy(self.limits, self._make_policy(self.limits), live, now_ns)
+        self.planner.change_policy(self.limits, self._new_policy(self.limits), live, now_ns)
         return []
 
     def _finish(self, request: Request, reason: FinishReason, now_ns: int) -> RequestFinished:
@@ -215,7 +214,12 @@ class Core:
     def _forget(self, request: Request, now_ns: int) -> None:
         del self.requests[request.number]
         del self._live_ids[request.request_id]
-        self._end_times_ns.append(now_ns)
+    def _new_policy(self, limits: Limits) -> Policy:
+        policy = self._make_policy(limits)
+        policy.step_times = self.step_times
+        return policy
+
+        self._drain_rate.ended(request, now_ns)
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -56,14 +56,14 @@ def test_chunked_fills_the_budget_beside_every_stream() -> None:
 
 
 def test_adaptive_chunks_keep_the_step_within_the_target() -> None:
-    plans = plans_with(timed_story("adaptive", mixed_step_target_ms=50), "long")
+    plans = plans_with(timed_story("adaptive", itl_target_ms=50), "long")
     assert all(decodes_in(plan) == 4 for plan in plans)
     assert all(40 * MS < cpu_ns(plan) < 60 * MS for plan in plans[:-1])
     assert len(plans) == pytest.approx(1000 * 0.5 / 42, rel=0.25)
 
 
 def test_adaptive_never_gives_less_than_the_floor() -> None:
-    plans = plans_with(timed_story("adaptive", mixed_step_target_ms=1, min_prefill_tokens=100), "long")
+    plans = plans_with(timed_story("adaptive", itl_target_ms=1, min_prefill_tokens=100), "long")
     assert [prefill_in(plan) for plan in plans] == [100] * 10
     assert all(decodes_in(plan) == 4 for plan in plans)
 

@@ -220,16 +220,6 @@ def test_deadline_demotes_what_cannot_be_met_and_says_so() -> None:
     assert order_of(story) == ["fine", "late"]
 
 
-def test_deadline_counts_the_steps_that_a_prefill_takes_at_least() -> None:
-    """Four steps of 50 ms cannot be done in 150 ms, one can."""
-    story = one_place("deadline", max_num_batched_tokens=4)
-    story.arrives("long", prompt=16, ttft_target_ms=150)
-    story.arrives("short", prompt=2, ttft_target_ms=160)
-    story.completes(execute_ms=50)
-    assert "demoted long: 203/150 ms" in [story.told(decision) for decision in story.decisions]
-    assert order_of(story) == ["short", "long"]
-
-
 def test_deadline_puts_a_preempted_stream_by_its_next_token() -> None:
     """The one with the wider ITL target is the further ahead of it: it gives way, and waits behind a new one."""
     story = Story(scheduling_policy="deadline", num_kv_blocks=4, enable_prefix_caching=False)

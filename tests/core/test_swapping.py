@@ -5,7 +5,6 @@ import pytest
 from engine.core.decisions import PreemptMode, RequestPreempted, StepPlanned
 from engine.core.errors import InvalidLimits
 from engine.core.limits import Limits
-from engine.core.policies.deadline import EarliestDeadlineFirst
 from engine.core.policies.shortest import ShortestFirst
 from engine.core.scheduler import Core
 from engine.core.step_time import shape_of
@@ -197,19 +196,19 @@ def test_a_rate_that_only_forbids_is_doubted_until_it_is_measured_again() -> Non
     assert num_doubts == 73
 
 
-@pytest.mark.parametrize("policy", ["shortest", "deadline"])
-def test_what_lies_in_the_host_pool_is_no_work_left_to_the_policies(policy: str) -> None:
+def test_what_lies_in_the_host_pool_is_no_work_left_to_the_policy() -> None:
     work = []
     for num_blocks in (0, 40):
-        story = Story(num_kv_blocks=21, swap_space_blocks=num_blocks, step_ns=slow_prefill, scheduling_policy=policy)
+        story = Story(
+            num_kv_blocks=21, swap_space_blocks=num_blocks, step_ns=slow_prefill, scheduling_policy="shortest"
+        )
         story.arrives("a", prompt=19, output=4)
         story.arrives("b", prompt=19, output=4)
         while not any(isinstance(decision, RequestPreempted) for decision in story.decisions):
             story.completes()
-        chosen = story.core.planner.policy
-        assert isinstance(chosen, ShortestFirst | EarliestDeadlineFirst)
-        estimate = chosen.remaining_work if isinstance(chosen, ShortestFirst) else chosen._min_time_ns
-        work.append(estimate(story.core.requests[preemption(story).request]))
+        policy = story.core.planner.policy
+        assert isinstance(policy, ShortestFirst)
+        work.append(policy.remaining_work(story.core.requests[preemption(story).request]))
     assert 0 < work[1] < work[0]
 
 

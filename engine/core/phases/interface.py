@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
+from engine.core.limits import Limits
 from engine.core.request import Request
 
 
@@ -36,4 +37,8 @@ class Phases(Protocol):
 
     def completed(self, has_prefill: bool, step_ns: int) -> None:
         """The step that was shared last took so long."""
+        return
+
+    def change_limits(self, limits: Limits) -> None:
+        """Other parameters hold from the next step on."""
         return

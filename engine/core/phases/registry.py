@@ -16,7 +16,7 @@ def make_phases(limits: Limits, step_times: StepTimeModel) -> Phases:
     """The way that `limits` name, with its parameters. Raises UnknownPhases."""
     match limits.scheduling_phases:
         case Adaptive.name:
-            return Adaptive(limits.mixed_step_target_ms, limits.min_prefill_tokens, step_times)
+            return Adaptive(limits, step_times)
         case Chunked.name:
             return Chunked()
         case Pools.name:

@@ -2,12 +2,13 @@
 
 A request's token k is due at arrival + TTFT target + k × ITL target (k = 0 for the first); a request without targets
 of its own has those of the limits. The waiting are ordered by when their next token is due, and under pressure the
-stream whose next token is due last, the one furthest ahead of its targets, gives way. How much prefill a running
-stream's ITL target leaves room for is the `adaptive` phases' matter.
+stream whose next token is due last, the one furthest ahead of its targets, gives way. How much prefill the same ITL
+targets leave room for beside running streams is the `adaptive` phases' matter.
 
 What cannot be met any more goes behind all that can, and the stream says so (`RequestDemoted`): its target passed, or
-will before the steps that its prefill needs at least can be done at the measured mean step time. A waiting request is
-looked at when it comes to the head, so a demotion costs a step nothing unless it matters for it.
+will before its own tokens are computed, even if it begins at once and gets all of each step that the budget leaves: so
+long as the step-time model (`step_time.py`) expects these steps to take beside the streams of the last one. A waiting
+request is looked at when it comes to the head, so a demotion costs a step nothing unless it matters for it.
 
 **Bound.** Among those that can be met, a request is passed over only by ones that are due earlier, so by ones that
 arrived at most (its TTFT target) later. A demoted one could be passed over forever: the starvation guard bounds that.
@@ -24,7 +25,7 @@ from engine.core.policies.interface import Policy
 from engine.core.request import Request
 
 NS_PER_MS = 1_000_000
-_SMOOTHING = 8  # steps: a new step time moves the mean by 1/8 of the difference
+_SMOOTHING = 8  # steps, by the first rules: a new step time moves the mean by 1/8 of the difference
 
 
 class EarliestDeadlineFirst(Policy):
@@ -33,7 +34,9 @@ class EarliestDeadlineFirst(Policy):
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        self._step_ns = 0  # measured mean
+        self._num_streams = 0  # that got a token from the last step
+        self._context = 0  # tokens that these attend
+        self._mean_step_ns = 0  # by the first rules
         self._demoted: dict[int, None] = {}  # waiting ones behind all others
         self._notices: dict[int, Decision] = {}
 
@@ -54,7 +57,11 @@ class EarliestDeadlineFirst(Policy):
         self._demoted.pop(request.number, None)
 
     def on_step(self, emitting: Sequence[Request], step_ns: int, now_ns: int) -> None:
-        self._step_ns += (step_ns - self._step_ns) // _SMOOTHING if self._step_ns else step_ns
+        if self.limits.decision_rules > 1:
+            self._num_streams = len(emitting)
+            self._context = sum([request.num_prompt_tokens + request.num_output_tokens for request in emitting])
+        else:
+            self._mean_step_ns += (step_ns - self._mean_step_ns) // _SMOOTHING if self._mean_step_ns else step_ns
 
     def on_finished(self, request: Request, reason: FinishReason) -> None:
         self._notices.pop(request.number, None)
@@ -71,7 +78,15 @@ class EarliestDeadlineFirst(Policy):
         return request.arrival_ns + (ttft_ms + request.num_output_tokens * itl_ms) * NS_PER_MS
 
     def _min_time_ns(self, request: Request) -> int:
-        """The steps that its known tokens need when it gets all of each, at the mean step time."""
+        """What its known tokens take when it gets all of each step; 0 while too few steps were seen to tell."""
         num_uncomputed = request.num_uncomputed_tokens - request.num_swapped_tokens
         num_steps = -(-num_uncomputed // self.limits.max_num_batched_tokens)
-        return num_steps * self._step_ns
+        if self.limits.decision_rules < 2:
+            return num_steps * self._mean_step_ns
+        step_times = self.step_times
+        if not step_times.is_reliable:
+            return 0
+        if num_uncomputed == 1:
+            return step_times.decode_ns(self._num_streams + 1, self._context + request.num_tokens)
+        beside_ns = step_times.decode_ns(self._num_streams, self._context)
+        return num_steps * beside_ns + step_times.prefill_ns(request.num_swapped_tokens, num_uncomputed)

@@ -80,6 +80,13 @@ class FairShare(Policy):
         if tenant not in self._num_waiting:
             self.counters[tenant] = max(self.counters[tenant], self._floor())
 
+    def take_over(self, before: Policy) -> None:
+        """Service counts on, under other weights or prices too: what it cost then, it has cost."""
+        if isinstance(before, FairShare):
+            for tenant, counter in before.counters.items():
+                self._count_from(tenant, counter)
+            self._left_last = before._left_last
+
     def on_queued(self, request: Request, now_ns: int) -> None:
         tenant = request.tenant
         if tenant in self._num_waiting:
@@ -123,7 +130,10 @@ class FairShare(Policy):
         """A tenant not seen before, or forgotten, gets a counter."""
         if len(self.counters) - len(self._num_live) >= MAX_IDLE_TENANTS:
             self._forget_idle()
-        self.counters[tenant] = 0
+        self._count_from(tenant, 0)
+
+    def _count_from(self, tenant: str, counter: int) -> None:
+        self.counters[tenant] = counter
         self._token_costs[tenant] = self.limits.decode_token_price * SCALE // self._weights.get(tenant, 1)
 
     def _forget_idle(self) -> None:

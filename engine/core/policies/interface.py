@@ -19,6 +19,7 @@ from typing import ClassVar
 from engine.core.decisions import Decision, FinishReason
 from engine.core.limits import Limits
 from engine.core.request import Request
+from engine.core.step_time import StepTimeModel
 
 
 class Policy:
@@ -28,6 +29,7 @@ class Policy:
     reranks   the rank of a waiting request may change: it is asked anew when the request comes to the head of its lane,
               for a bounded number of requests each time
     limits    all bounds of the engine, the parameters of the policies among them
+    step_times   what a step of a given shape takes: the core's own model once the policy is in charge, to be asked only
     """
 
     name: ClassVar[str] = ""
@@ -35,6 +37,7 @@ class Policy:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.step_times = StepTimeModel()
 
     # ── the order of the waiting ─────────────────────────────────────────────────────────────────────────────────
 
@@ -67,6 +70,10 @@ class Policy:
 
     def on_arrived(self, request: Request, now_ns: int) -> None:
         """It is live from now on; also said of all live ones, oldest first, when the policy is put in charge."""
+
+    def take_over(self, before: "Policy") -> None:
+        """The one in charge until now: keep what both count or learn alike. It was told of all live requests, as this
+        one has just been; the waiting are queued after this. What one in between does not count is lost."""
 
     def on_queued(self, request: Request, now_ns: int) -> None:
         """It waits: it is new, or was preempted. Its rank is asked after this."""

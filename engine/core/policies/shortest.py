@@ -38,6 +38,10 @@ class ShortestFirst(Policy):
     def victim(self, running: Sequence[Request], beneficiary: Request) -> Request:
         return max(running, key=lambda request: (self.remaining_work(request), request.number))
 
+    def take_over(self, before: Policy) -> None:
+        if isinstance(before, ShortestFirst):
+            self.lengths = before.lengths
+
     def on_finished(self, request: Request, reason: FinishReason) -> None:
         if reason in _OWN_ENDS:
             self.lengths.learn(request.tenant, request.num_prompt_tokens, request.num_output_tokens)
