@@ -55,6 +55,10 @@ class RequestArrived(NamedTuple):
                       when it wants its first token after its arrival, and each further one after the one before;
                       0 takes the limits'
     deadline_ns       monotonic time by which it must have been admitted, or it ends as expired; 0: it may wait forever
+    num_output_tokens tokens emitted before: known tokens, to be computed again; the next one's count follows on them
+    num_handovers     engines that held it before and died; above 0 it was taken in once, so no bound of the queue and
+                      no drain refuses it
+    num_cached_tokens prompt tokens found in the prefix cache when one of those first admitted it; -1: none did
     """
 
     request: int
@@ -69,6 +73,9 @@ class RequestArrived(NamedTuple):
     ttft_target_ms: int = 0
     itl_target_ms: int = 0
     deadline_ns: int = 0
+    num_output_tokens: int = 0
+    num_handovers: int = 0
+    num_cached_tokens: int = -1
 
 
 class RequestCancelled(NamedTuple):
