@@ -118,7 +118,7 @@ class DrainRequested(NamedTuple):
 
 
 class ExecutorRestarted(NamedTuple):
-    """A fresh engine takes over from one that died; the requests it held are lost.
+    """A fresh engine takes over from one that died.
 
     lost          (request, request_id, num_prompt_tokens, num_output_tokens already delivered) per request that ends
                   with the engine that held it: nobody waits for it any more, or the engine died on it

@@ -206,6 +206,11 @@ class Core:
         self.planner.change_policy(self.limits, self._new_policy(self.limits), live, now_ns)
         return []
 
+    def _new_policy(self, limits: Limits) -> Policy:
+        policy = self._make_policy(limits)
+        policy.step_times = self.step_times
+        return policy
+
     def _finish(self, request: Request, reason: FinishReason, now_ns: int) -> RequestFinished:
         finished = self.planner.finish(request, reason)
         self._forget(request, now_ns)
@@ -214,11 +219,6 @@ class Core:
     def _forget(self, request: Request, now_ns: int) -> None:
         del self.requests[request.number]
         del self._live_ids[request.request_id]
-    def _new_policy(self, limits: Limits) -> Policy:
-        policy = self._make_policy(limits)
-        policy.step_times = self.step_times
-        return policy
-
         self._drain_rate.ended(request, now_ns)
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -88,10 +88,10 @@ KINDS: dict[int, type[Any]] = {
     113: decisions.PrefixIndexDropped,
     201: RecordingGap,
     202: RecordingClosed,
+    203: CoreKeyframe,
 }
 KIND_OF: dict[type[Any], int] = {record_type: kind for kind, record_type in KINDS.items()}
 
-    203: CoreKeyframe,
 
 def to_array(record: Any) -> tuple[Any, ...]:
     """(kind, field, field …), ready for msgpack."""
