@@ -79,7 +79,7 @@ unknown keys are to be ignored.
     quirks                   map    name → value: deliberate changes of behaviour since format version 1, so that a
                                     later replayer can behave as the recorded one did; an absent one has its first value
     origin                   str    "" for what an engine recorded; "repaired", "redacted" for a copy made of such a
-                                    recording
+                                    recording, "shrunk" for a part of one performed again
     cipher                   str    "none": bodies are plain. A vault's may be "aes-256-gcm". A reader that does not
                                     know the name must refuse the file
 

@@ -9,6 +9,8 @@ Read in this order: `lives.py` (a recording as the lives of its engine processes
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
               `isolation_report.py`
 
+    shrink    `shrink/`: the smallest recording that fails in the same way; `model_runs/stage.py` is its model
+
     show --fsck, repair, mark
               `tending.py`: recordings kept whole, and kept
     redact    `model_runs/redaction.py`: a copy without contents

@@ -4,7 +4,7 @@ It follows the core's decisions to the letter and decides nothing. It is called 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from engine.execution.digests import extend_digests
 from engine.execution.held_request import HeldRequest
 from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
+from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
 from kernels.backend import Backend, Floats
 
@@ -47,6 +48,16 @@ class ModelRunner:
         self._clock = clock
         self._requests: dict[int, HeldRequest] = {}
         self._swap_ns = 0  # since the step before
+
+    def emptied(self, num_blocks: int, block_size: int, num_host_blocks: int) -> "ModelRunner":
+        """Another runner on the same weights: a memory of its own with nothing in it, and no request."""
+        kv_store = KVStore.allocate(self.backend, num_blocks, block_size, num_host_blocks)
+        return ModelRunner(self.backend, kv_store, self._text_model, self._digest_key, self._clock)
+
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        """What an answer of these tokens reads."""
+        detokenizer = Detokenizer(self._text_model)
+        return "".join([detokenizer.push(token_id) for token_id in token_ids]) + detokenizer.finish()
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         digests: list[bytes] = []
