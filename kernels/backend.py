@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kernels.sampling import Draw, DrawRow
 from kernels.stored_tensor import StoredTensor
+from kernels.trace import Tap
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -144,6 +145,10 @@ class Backend(Protocol):
         """Run one step; writes the rows' keys and values into their slots."""
         ...
 
+    def forward_traced(self, batch: StepBatch, keys: KVMemory, values: KVMemory, tap: Tap) -> StepOutput:
+        """`forward`, to the same bits, one operation after the other, each result shown to `tap` (`trace.py`)."""
+        ...
+
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         """Draw a token from each row of the last step's logits; `rows` in their order, one for each.
 
@@ -151,8 +156,16 @@ class Backend(Protocol):
         """
         ...
 
-    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
-        """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers."""
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+        """What lies in slots, key then value: [slots, layers, 2 × kv heads × head dim], the same from any slot.
+
+        memory   (keys, values) of all layers or of some
+        slots    block_id * block_size + offset
+        """
+        ...
+
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+        """Put rows as `read_slots` gives them into slots: to plant a fault."""
         ...
 
     def copy_blocks(

@@ -25,12 +25,20 @@ def digest_blocks(keys: NDArray[Any], values: NDArray[Any], blocks: Sequence[int
     return [_digest(keys[:, block], values[:, block]) for block in blocks]
 
 
+def digest_rows(rows: NDArray[Any]) -> NDArray[np.uint64]:
+    """The same digest over the bytes of each row of [n, …], the last word filled up with zeros: u64 [n]."""
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    if flat.shape[1] % 8:
+        flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8)))
+    words = flat.view(np.uint64)
+    mixed = words ^ (np.arange(1, words.shape[1] + 1, dtype=np.uint64) * _STEP)
+    total: NDArray[np.uint64] = (words + (mixed & _LOW) * (mixed >> _HALF)).sum(axis=1, dtype=np.uint64)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        total = (total ^ (total >> _SHIFT)) * np.uint64(factor)  # arrays wrap silently
+    return total ^ (total >> _SHIFT)
+
+
 def _digest(keys: NDArray[Any], values: NDArray[Any]) -> int:
     num_layers = len(keys)
-    parts = [np.ascontiguousarray(part).reshape(num_layers, -1).view(np.uint64) for part in (keys, values)]
-    words = np.concatenate(parts, axis=1).reshape(-1)  # layer 0's keys, layer 0's values, layer 1's keys, …
-    mixed = words ^ (np.arange(1, len(words) + 1, dtype=np.uint64) * _STEP)
-    total = (words + (mixed & _LOW) * (mixed >> _HALF)).sum(dtype=np.uint64, keepdims=True)  # arrays wrap silently
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        total = (total ^ (total >> _SHIFT)) * np.uint64(factor)
-    return int((total ^ (total >> _SHIFT))[0])
+    parts = [np.ascontiguousarray(part).reshape(num_layers, -1) for part in (keys, values)]
+    return int(digest_rows(np.concatenate(parts, axis=1)[None])[0])  # layer 0's keys, layer 0's values, layer 1's …

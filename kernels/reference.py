@@ -12,7 +12,6 @@ fixed length, and never over a whole tensor, whose partition would follow the th
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,10 @@ import torch.nn.functional as F
 
 from kernels.backend import (
     DecoderParameters,
-    DecoderShape,
     Floats,
     Integers,
     KVMemory,
     KVPair,
-    LayerParameters,
     LinearProbe,
     StepBatch,
     StepOutput,
@@ -41,31 +38,27 @@ from kernels.reference_attention import (
     AttentionPlan,
     attend,
 )
+from kernels.reference_layer import (
+    TILE_ROWS,
+    Watch,
+    add_watched,
+    fuse_layer,
+    gated_mlp,
+    project_qkv,
+    rms_norm,
+    stored_as_float,
+    unwatched,
+)
 from kernels.reference_sampling import draw_token
 from kernels.rotary import rotary_tables
 from kernels.sampling import Draw, DrawRow
-from kernels.stored_tensor import StoredTensor
+from kernels.slots import plain_places, read, write
+from kernels.trace import OUTSIDE_LAYERS, Tap, show_slots
 
-TILE_ROWS = 16
 _SOURCES = (
-    *("reference.py", "reference_attention.py", "reference_sampling.py"),
+    *("reference.py", "reference_layer.py", "reference_attention.py", "reference_sampling.py"),
     *("philox.py", "rotary.py", "stored_tensor.py"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One layer's float32 weights, [outputs, inputs]; q, k, v fused, and gate and up."""
-
-    attention_norm: torch.Tensor
-    qkv: torch.Tensor
-    qkv_bias: torch.Tensor | None
-    q_norm: torch.Tensor | None
-    k_norm: torch.Tensor | None
-    o: torch.Tensor
-    mlp_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
 
 
 class ReferenceBackend:
@@ -85,11 +78,11 @@ class ReferenceBackend:
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
         self.shape = parameters.shape
         self.vocab_size = parameters.shape.vocab_size
-        self.embedding = _tensor(parameters.embedding)
+        self.embedding = stored_as_float(parameters.embedding)
         is_tied = parameters.head is parameters.embedding
-        self.head = self.embedding if is_tied else _tensor(parameters.head)
-        self.final_norm = _tensor(parameters.final_norm)
-        self.layers = [_fuse(layer) for layer in parameters.layers]
+        self.head = self.embedding if is_tied else stored_as_float(parameters.head)
+        self.final_norm = stored_as_float(parameters.final_norm)
+        self.layers = [fuse_layer(layer) for layer in parameters.layers]
         cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
         self.cos, self.sin = torch.from_numpy(cos), torch.from_numpy(sin)
 
@@ -99,12 +92,11 @@ class ReferenceBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
-        block_size = keys.shape[3]
-        source_block, source_offset = divmod(source, block_size)
-        target_block, target_offset = divmod(target, block_size)
-        for memory in (keys, values):
-            memory[:, target_block, :, target_offset] = memory[:, source_block, :, source_offset]
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+        return read((plain_places(memory[0], slots), plain_places(memory[1], slots)))
+
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+        write((plain_places(memory[0], slots), plain_places(memory[1], slots)), rows)
 
     def copy_blocks(
         self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
@@ -115,8 +107,14 @@ class ReferenceBackend:
     def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
         return digest_blocks(*memory, blocks)
 
-    @torch.inference_mode()
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
+        return self._forward(batch, keys, values, None)
+
+    def forward_traced(self, batch: StepBatch, keys: KVMemory, values: KVMemory, tap: Tap) -> StepOutput:
+        return self._forward(batch, keys, values, tap)
+
+    @torch.inference_mode()
+    def _forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory, tap: Tap | None) -> StepOutput:
         shape = self.shape
         num_rows = len(batch.token_ids)
         num_tiles = -(-num_rows // TILE_ROWS)
@@ -136,20 +134,27 @@ class ReferenceBackend:
         attended = torch.zeros(num_tiles, TILE_ROWS, shape.num_heads * shape.head_dim)
         query_tiles = queries[:-1].view(num_tiles, TILE_ROWS, shape.num_heads, shape.head_dim)
 
-        for layer, layer_keys, layer_values in zip(
-            self.layers, torch.from_numpy(keys), torch.from_numpy(values), strict=True
-        ):
-            for tile in range(num_tiles):
+        for tile in range(num_tiles):
+            _watch(tap, OUTSIDE_LAYERS, tile, num_rows)("embedding", hidden[tile])
+        for index, layer in enumerate(self.layers):
+            layer_memory = keys[index : index + 1], values[index : index + 1]
+            layer_keys, layer_values = (torch.from_numpy(part[0]) for part in layer_memory)
+            watches = [_watch(tap, index, tile, num_rows) for tile in range(num_tiles)]
+            for tile, watch in enumerate(watches):
                 query_tiles[tile], new_keys[tile], new_values[tile] = project_qkv(
-                    hidden[tile], layer, shape, cos[tile], sin[tile]
+                    hidden[tile], layer, shape, cos[tile], sin[tile], watch
                 )
             _write_kv(layer_keys, new_keys, slots, num_rows)
             _write_kv(layer_values, new_values, slots, num_rows)
+            if tap is not None:
+                show_slots(self, tap, index, layer_memory, batch.slot_mapping)
             attend(plan, queries, layer_keys, layer_values, attended.view(-1, attended.shape[2])[:num_rows])
-            for tile in range(num_tiles):
-                hidden[tile] += F.linear(attended[tile], layer.o)
-                hidden[tile] += gated_mlp(hidden[tile], layer, shape.norm_epsilon)
-        return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)])
+            for tile, watch in enumerate(watches):
+                watch("attention", attended[tile])
+                add_watched(hidden[tile], F.linear(attended[tile], layer.o), "o", "attention_residual", watch)
+                mlp = gated_mlp(hidden[tile], layer, shape.norm_epsilon, watch)
+                add_watched(hidden[tile], mlp, "down", "mlp_residual", watch)
+        return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)], batch, tap)
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         return [draw_token(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
@@ -161,16 +166,20 @@ class ReferenceBackend:
         tiles = (num_tiles, TILE_ROWS, 1, self.shape.head_dim // 2)
         return self.cos[padded].view(tiles), self.sin[padded].view(tiles)
 
-    def _head(self, rows: torch.Tensor) -> StepOutput:
+    def _head(self, rows: torch.Tensor, batch: StepBatch, tap: Tap | None) -> StepOutput:
         """Final norm and logits of `rows` [num_logits, hidden_size]."""
         num_logits = len(rows)
         hidden = torch.empty(num_logits, self.shape.hidden_size)
         logits = torch.empty(num_logits, self.shape.vocab_size)
         for start in range(0, num_logits, TILE_ROWS):
             end = min(start + TILE_ROWS, num_logits)
+            watch = _watch_rows(tap, OUTSIDE_LAYERS, batch.logit_rows[start:end])
             normed = rms_norm(_padded(rows[start:end]), self.final_norm, self.shape.norm_epsilon)
+            watch("final_norm", normed)
             hidden[start:end] = normed[: end - start]
-            logits[start:end] = F.linear(normed, self.head)[: end - start]
+            of_tile = F.linear(normed, self.head)
+            watch("head", of_tile)
+            logits[start:end] = of_tile[: end - start]
         self._logits = of_step = logits.numpy()
         return StepOutput(hidden.numpy(), lambda: of_step)
 
@@ -194,66 +203,18 @@ class ReferenceBackend:
         return list(probes.values())
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """x [..., n] over its root mean square, times weight [n]. Source: Zhang and Sennrich, RMSNorm, 2019."""
-    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
+def _watch(tap: Tap | None, layer: int, tile: int, num_rows: int) -> Watch:
+    """Of a tile's real rows."""
+    if tap is None:
+        return unwatched
+    return _watch_rows(tap, layer, np.arange(tile * TILE_ROWS, min(num_rows, (tile + 1) * TILE_ROWS)))
 
 
-def project_qkv(
-    hidden: torch.Tensor, layer: _Layer, shape: DecoderShape, cos: torch.Tensor, sin: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One tile's queries, keys (both rotated) and values, [TILE_ROWS, heads, head_dim] each."""
-    normed = rms_norm(hidden, layer.attention_norm, shape.norm_epsilon)
-    heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(TILE_ROWS, -1, shape.head_dim)
-    q, k, v = torch.split(heads, [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=1)
-    if layer.q_norm is not None and layer.k_norm is not None:
-        q = rms_norm(q, layer.q_norm, shape.norm_epsilon)
-        k = rms_norm(k, layer.k_norm, shape.norm_epsilon)
-    return rotate(q, cos, sin), rotate(k, cos, sin), v
-
-
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary embedding of x [rows, heads, head_dim], whose first half is paired with its second.
-
-    cos, sin   [rows, 1, head_dim / 2]
-    Source: Su et al., RoFormer, 2021, in the half-split form of GPT-NeoX.
-    """
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-
-def gated_mlp(hidden: torch.Tensor, layer: _Layer, epsilon: float) -> torch.Tensor:
-    """down(silu(gate(x)) × up(x)) of one tile's normed rows. Source: Shazeer, GLU variants, 2020."""
-    gate, up = F.linear(rms_norm(hidden, layer.mlp_norm, epsilon), layer.gate_up).chunk(2, dim=-1)
-    return F.linear(gate / (1.0 + torch.exp(-gate)) * up, layer.down)
-
-
-def _fuse(layer: LayerParameters) -> _Layer:
-    return _Layer(
-        attention_norm=_tensor(layer.attention_norm),
-        qkv=torch.cat([_tensor(layer.q), _tensor(layer.k), _tensor(layer.v)]),
-        qkv_bias=_fused_bias(layer),
-        q_norm=_optional(layer.q_norm),
-        k_norm=_optional(layer.k_norm),
-        o=_tensor(layer.o),
-        mlp_norm=_tensor(layer.mlp_norm),
-        gate_up=torch.cat([_tensor(layer.gate), _tensor(layer.up)]),
-        down=_tensor(layer.down),
-    )
-
-
-def _fused_bias(layer: LayerParameters) -> torch.Tensor | None:
-    if layer.q_bias is None or layer.k_bias is None or layer.v_bias is None:
-        return None
-    return torch.cat([_tensor(layer.q_bias), _tensor(layer.k_bias), _tensor(layer.v_bias)])
-
-
-def _optional(tensor: StoredTensor | None) -> torch.Tensor | None:
-    return None if tensor is None else _tensor(tensor)
-
-
-def _tensor(stored: StoredTensor) -> torch.Tensor:
-    return torch.from_numpy(stored.float32())
+def _watch_rows(tap: Tap | None, layer: int, rows: Integers) -> Watch:
+    if tap is None:
+        return unwatched
+    count = len(rows)
+    return lambda operation, result: tap(layer, operation, rows, result.numpy()[:count].reshape(count, -1))
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:

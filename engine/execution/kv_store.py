@@ -47,9 +47,15 @@ class KVStore:
         assert self.host is not None, "nothing can be swapped: the store was made without a host pool"
         self.backend.copy_blocks(self.host, (self.keys, self.values), host_blocks, blocks)
 
+    def digests(self, blocks: Sequence[int]) -> list[int]:
+        """u64 of what lies in each block, keys and values of all layers (`kernels/block_digest.py`)."""
+        return self.backend.digest_blocks((self.keys, self.values), blocks)
+
     def copy_slot(self, source: int, target: int) -> None:
         """Overwrite slot `target` (block_id * block_size + offset) with `source`, in all layers: to plant a fault."""
-        self.backend.copy_slot(self.keys, self.values, source, target)
+        slots = np.array([source, target])
+        rows = self.backend.read_slots((self.keys, self.values), slots[:1])
+        self.backend.write_slots((self.keys, self.values), slots[1:], rows)
 
 
 def _host_memory(backend: Backend, num_blocks: int, block_size: int) -> KVPair:

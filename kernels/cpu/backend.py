@@ -22,6 +22,7 @@ from kernels.backend import (
     DecoderParameters,
     DecoderShape,
     Floats,
+    Integers,
     KVMemory,
     KVPair,
     LinearProbe,
@@ -30,9 +31,12 @@ from kernels.backend import (
 )
 from kernels.cpu import library as native
 from kernels.cpu.draws import DrawCall
+from kernels.cpu.tap_callback import TapCallback
 from kernels.cpu.weights import hand_over
 from kernels.rotary import rotary_tables
 from kernels.sampling import Draw, DrawRow
+from kernels.slots import Places, grouped_places, plain_places, read, write
+from kernels.trace import Tap
 
 SPLIT_KEYS = 256  # kSplitKeys in src/attention.h
 _LANES = 16
@@ -104,22 +108,11 @@ class CpuBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def copy_slot(self, keys: KVMemory, values: KVMemory, source: int, target: int) -> None:
-        block_size, head_dim = keys.shape[3:]
-        source_block, source_offset = divmod(source, block_size)
-        target_block, target_offset = divmod(target, block_size)
-        values[:, target_block, :, target_offset] = values[:, source_block, :, source_offset]
-        if block_size % _LANES:
-            keys[:, target_block, :, target_offset] = keys[:, source_block, :, source_offset]
-            return
-        # groups of 16 slots: bfloat16 [dims / 2][16][2], float32 [dims][16]
-        pair = 4 // self.kv_dtype.itemsize
-        groups = keys.reshape(*keys.shape[:3], block_size // _LANES, head_dim // pair, _LANES, pair)
-        source_group, source_lane = divmod(source_offset, _LANES)
-        target_group, target_lane = divmod(target_offset, _LANES)
-        groups[:, target_block, :, target_group, :, target_lane] = groups[
-            :, source_block, :, source_group, :, source_lane
-        ]
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+        return read(_places(memory, slots))
+
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+        write(_places(memory, slots), rows)
 
     def copy_blocks(
         self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
@@ -142,8 +135,27 @@ class CpuBackend:
         return [int(digest) for digest in digests]
 
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
+        step_input, step_output, output = self._structures(batch, keys, values)
+        result = self._library.reprise_step(self._decoder, c.byref(step_input), c.byref(step_output))
+        native.raise_if_failed(self._library, result)
+        return output
+
+    def forward_traced(self, batch: StepBatch, keys: KVMemory, values: KVMemory, tap: Tap) -> StepOutput:
+        step_input, step_output, output = self._structures(batch, keys, values)
+        callback = TapCallback(self, tap, batch, (keys, values))
+        result = self._library.reprise_step_traced(
+            self._decoder, c.byref(step_input), c.byref(step_output), callback.function
+        )
+        native.raise_if_failed(self._library, result)
+        callback.raise_what_was_raised()
+        return output
+
+    def _structures(
+        self, batch: StepBatch, keys: KVMemory, values: KVMemory
+    ) -> tuple[native.StepInput, native.StepOutput, StepOutput]:
+        """What the library takes, and what is handed out when it is done."""
         assert keys.dtype == values.dtype == self.kv_dtype, "the KV memory was made for another dtype"
-        num_logits = len(batch.logit_rows)
+        self._num_logits = num_logits = len(batch.logit_rows)
         hidden, logits = self._outputs(num_logits)
         step_input = native.StepInput(
             len(batch.token_ids),
@@ -165,10 +177,7 @@ class CpuBackend:
         step_output = native.StepOutput(
             hidden.ctypes.data, logits.ctypes.data, self._statistics.ctypes.data, logits.shape[1]
         )
-        result = self._library.reprise_step(self._decoder, c.byref(step_input), c.byref(step_output))
-        native.raise_if_failed(self._library, result)
-        self._num_logits = num_logits
-        return StepOutput(hidden, lambda: logits[:, : self.vocab_size])
+        return step_input, step_output, StepOutput(hidden, lambda: logits[:, : self.vocab_size])
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         """Raises MemoryError."""
@@ -216,6 +225,13 @@ class CpuBackend:
         )
         native.raise_if_failed(self._library, succeeded)
         return np.ascontiguousarray(result[:, :num_outputs])
+
+
+def _places(memory: KVPair, slots: Integers) -> tuple[Places, Places]:
+    """Keys lie in groups of 16 slots where blocks are whole groups; values as the shape says."""
+    keys, values = memory
+    of_keys = plain_places(keys, slots) if keys.shape[3] % _LANES else grouped_places(keys, slots, _LANES)
+    return of_keys, plain_places(values, slots)
 
 
 def unsupported_reason(shape: DecoderShape) -> str | None:

@@ -115,6 +115,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_set_vector": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int)),
     "reprise_set_embedding": (None, (c.c_void_p, c.c_void_p)),
     "reprise_step": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
+    "reprise_step_traced": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_apply": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int, c.c_void_p, c.c_int64)),
     "reprise_draw": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_digest_blocks": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),

@@ -9,8 +9,9 @@ import torch
 from engine.execution.rotary import inverse_frequencies
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
 from kernels.packing import SequenceRows, pack_batch
-from kernels.reference import ReferenceBackend, rms_norm, rotate
+from kernels.reference import ReferenceBackend
 from kernels.reference_attention import AttentionPlan, attend
+from kernels.reference_layer import rms_norm, rotate
 from kernels.rotary import rotary_tables
 from kernels.selftest import hashed_rows as hashed_numbers
 from kernels.stored_tensor import StoredTensor

@@ -95,6 +95,9 @@ void reprise_set_embedding(Decoder* decoder, const StoredRows* rows) { decoder->
 int reprise_step(Decoder* decoder, const StepInput* input, const StepOutput* output) {
     return guarded(0, [&] { return decoder->step(*input, *output), 1; });
 }
+int reprise_step_traced(Decoder* decoder, const StepInput* input, const StepOutput* output, Tap tap) {
+    return guarded(0, [&] { return decoder->step_traced(*input, *output, tap), 1; });
+}
 int reprise_apply(Decoder* decoder, int layer, int which, const float* rows, int num_rows, float* out, int64_t stride) {
     return guarded(0, [&] {
         return decoder->apply(*matrix_of(decoder, layer, which), rows, num_rows, out, static_cast<size_t>(stride)), 1;

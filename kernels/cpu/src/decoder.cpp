@@ -11,112 +11,9 @@
 // Whatever can be finished where it is computed is, so that no phase only copies: with two threads a phase's end costs
 // about a microsecond, at batch 1 a layer takes 50.
 // Rows are done in stretches of kRowsOfItem, so that a long prompt's items are small enough to share out evenly.
-#include "decoder.h"
-
-#include <algorithm>
-
-#include "linear.h"
-#include "row_operations.h"
+#include "decoder_step.h"
 
 namespace reprise {
-namespace {
-
-constexpr int kRowsOfItem = 64;
-constexpr int kTilesOfItem = 2;      // of a layer's projection: 32 outputs
-constexpr int kHeadTilesOfItem = 8;  // of the vocabulary
-constexpr int kRowsOfNormItem = 4;
-
-int num_pieces(int count, int size) { return (count + size - 1) / size; }
-
-// Which of the two forms of activations the matrices that read them need.
-struct Need {
-    bool quantised = false;
-    bool floats = false;
-    void of(const Matrix& matrix) { (is_quantised(matrix.format) ? quantised : floats) = true; }
-};
-
-struct ActivationMemory {
-    Aligned<float> floats;
-    Aligned<int8_t> values;
-    Aligned<BlockScale> scales;
-    Activations view;
-
-    void reset(int num_rows, int length) {
-        view.stride = static_cast<int>(round_up(static_cast<size_t>(length), kBlockInputs));
-        view.num_blocks = view.stride / kBlockInputs;
-        const size_t blocks = static_cast<size_t>(num_rows) * static_cast<size_t>(view.num_blocks);
-        floats.reset(blocks * kBlockInputs);
-        values.reset(blocks * kBlockInputs);
-        scales.reset(blocks);
-        view.floats = floats.data();
-        view.values = values.data();
-        view.scales = scales.data();
-    }
-};
-
-struct ThreadScratch {
-    explicit ThreadScratch(int head_dim)
-        : attention(head_dim), gate(kRowsOfItem * kBlockInputs), up(kRowsOfItem * kBlockInputs) {}
-    AttentionScratch attention;
-    Aligned<float> gate, up;  // [kRowsOfItem, 32]
-};
-
-}  // namespace
-
-struct Decoder::Workspace {
-    int max_rows = 0, max_logits = 0;
-    size_t x_stride = 0, qkv_stride = 0;
-    Aligned<float> x, qkv;
-    ActivationMemory normed, attended, gated, final;
-    std::vector<AttentionTask> tasks;
-    std::vector<float> partial_mixed;  // [tasks, splits, kMaxQueries, head_dim] where tasks are split
-    std::vector<PartialAttention> partials;
-    std::vector<ThreadScratch> scratch;
-};
-
-// What the phases of one step share.
-struct Decoder::Step {
-    Decoder& decoder;
-    const DecoderShape& shape;
-    Workspace& work;
-    const StepInput& input;
-    const StepOutput& output;
-    AttentionShape attention;
-    int num_row_pieces;
-    int max_splits;
-    bool splits_apart;
-    bool quantises_attended_apart;
-
-    static Step& of(void* context) { return *static_cast<Step*>(context); }
-    RowRange rows_of(int piece) const {
-        return {piece * kRowsOfItem, std::min(input.num_rows, (piece + 1) * kRowsOfItem)};
-    }
-    KvLayer kv_layer(int layer) const {
-        const size_t element = input.is_bfloat ? 2 : 4;
-        const size_t offset = element * static_cast<size_t>(input.layer_elements) * static_cast<size_t>(layer);
-        return {input.is_bfloat != 0, static_cast<char*>(input.keys) + offset, static_cast<char*>(input.values) + offset,
-                input.block_size};
-    }
-    float* x_row(int row) const { return work.x.data() + work.x_stride * static_cast<size_t>(row); }
-
-    void embed(int item) const;
-    void norm(const float* weight, const Need& need, int item);
-    void heads(int layer, int item, int thread);
-    void attend_task(int layer, int item, int thread);
-    void attend_one_split(int layer, int item, int thread);
-    void merge_splits(int layer, int item);
-    void quantise_attended(int item);
-    void hand_on_attended(int layer, const AttentionTask& task);
-    void project(const Matrix& matrix, const ActivationMemory& inputs, int item, const Matrix& next, int thread);
-    void gate(int layer, int item, int thread);
-    void final_norm(int item);
-    void head(int item);
-    void statistics(int item);
-    const uint8_t* following(const Matrix& matrix, int last_tile, int item, int num_items, const Matrix& next, int thread) const;
-
-    void plan_attention();
-    void build(Team& team);
-};
 
 Decoder::Decoder(const DecoderShape& shape_, int max_positions, const float* cosines, const float* sines, int num_threads)
     : shape(shape_), workspace_(std::make_shared<Workspace>()) {
@@ -136,7 +33,7 @@ void Decoder::set_num_threads(int num_threads) {
     for (int thread = 0; thread < team_->num_threads(); ++thread) workspace_->scratch.emplace_back(shape.head_dim);
 }
 
-void Decoder::step(const StepInput& input, const StepOutput& output) {
+Decoder::Step Decoder::prepared(const StepInput& input, const StepOutput& output) {
     Workspace& work = *workspace_;
     if (input.num_rows > work.max_rows) {
         const size_t rows = static_cast<size_t>(input.num_rows);
@@ -153,8 +50,12 @@ void Decoder::step(const StepInput& input, const StepOutput& output) {
         work.final.reset(input.num_logits, shape.hidden_size);
         work.max_logits = input.num_logits;
     }
-    Step step{*this, shape, work, input, output, {shape.num_heads, shape.num_kv_heads, shape.head_dim},
-              num_pieces(input.num_rows, kRowsOfItem), 0, false, false};
+    return Step{*this, shape, work, input, output, {shape.num_heads, shape.num_kv_heads, shape.head_dim},
+                num_pieces(input.num_rows, kRowsOfItem), 0, false, false};
+}
+
+void Decoder::step(const StepInput& input, const StepOutput& output) {
+    Step step = prepared(input, output);
     step.plan_attention();
     team_->begin(&step);
     step.build(*team_);
@@ -234,33 +135,59 @@ const uint8_t* Decoder::Step::following(const Matrix& matrix, int last_tile, int
 }
 
 // Heads in the order q, k, v; the rows of one head one stretch after the other.
-void Decoder::Step::heads(int layer_index, int item, int thread) {
-    const Layer& layer = decoder.layer(layer_index);
-    const int column_head = item / num_row_pieces, head_dim = shape.head_dim;
+Decoder::Step::HeadItem Decoder::Step::head_item(int item) const {
+    const int column_head = item / num_row_pieces;
     const RowRange rows = rows_of(item % num_row_pieces);
     const bool is_q = column_head < shape.num_heads, is_k = !is_q && column_head < shape.num_heads + shape.num_kv_heads;
-    const Matrix& matrix = is_q ? layer.q : is_k ? layer.k : layer.v;
-    const Aligned<float>& bias = is_q ? layer.q_bias : is_k ? layer.k_bias : layer.v_bias;
-    const Aligned<float>& head_norm = is_q ? layer.q_norm : layer.k_norm;
     const int head = is_q ? column_head : is_k ? column_head - shape.num_heads : column_head - shape.num_heads - shape.num_kv_heads;
-    const int tiles = head_dim / kTileOutputs;
-    float* out = work.qkv.data() + work.qkv_stride * static_cast<size_t>(rows.begin) + static_cast<size_t>(column_head * head_dim);
+    float* out = work.qkv.data() + work.qkv_stride * static_cast<size_t>(rows.begin) + static_cast<size_t>(column_head * shape.head_dim);
+    return {rows, column_head, head, is_q, is_k, out};
+}
+
+void Decoder::Step::heads(int layer, int item, int thread) {
+    project_heads(layer, item, thread);
+    rotate_heads(layer, item);
+    store_heads(layer, item);
+}
+
+void Decoder::Step::project_heads(int layer_index, int item, int thread) {
+    const Layer& layer = decoder.layer(layer_index);
+    const HeadItem at = head_item(item);
+    const int head_dim = shape.head_dim, tiles = head_dim / kTileOutputs;
+    const Matrix& matrix = at.is_q ? layer.q : at.is_k ? layer.k : layer.v;
+    const Aligned<float>& bias = at.is_q ? layer.q_bias : at.is_k ? layer.k_bias : layer.v_bias;
     const int num_items = (shape.num_heads + 2 * shape.num_kv_heads) * num_row_pieces;
-    const Matrix& next = is_q ? layer.k : is_k ? layer.v : layer.o;
-    multiply(matrix, work.normed.view, rows, head * tiles, (head + 1) * tiles, out, work.qkv_stride, false,
-             following(matrix, (head + 1) * tiles, item, num_items, next, thread));
-    const KvLayer memory = kv_layer(layer_index);
-    for (int row = rows.begin; row < rows.end; ++row, out += work.qkv_stride) {
-        if (bias.size() > 0)
-            for (int d = 0; d < head_dim; ++d) out[d] += bias[static_cast<size_t>(head * head_dim + d)];
-        if (is_q || is_k) {
-            if (head_norm.size() > 0) rms_norm(out, head_norm.data(), head_dim, shape.norm_epsilon, out);
-            const size_t angles = static_cast<size_t>(input.positions[row]) * static_cast<size_t>(head_dim / 2);
-            rotate_head(out, head_dim, decoder.cosines_.data() + angles, decoder.sines_.data() + angles);
-        }
-        if (is_k) store_key(attention, memory, input.slot_mapping[row], head, out);
-        else if (!is_q) store_value(attention, memory, input.slot_mapping[row], head, out);
+    const Matrix& next = at.is_q ? layer.k : at.is_k ? layer.v : layer.o;
+    multiply(matrix, work.normed.view, at.rows, at.head * tiles, (at.head + 1) * tiles, at.out, work.qkv_stride, false,
+             following(matrix, (at.head + 1) * tiles, item, num_items, next, thread));
+    if (bias.size() == 0) return;
+    float* out = at.out;
+    for (int row = at.rows.begin; row < at.rows.end; ++row, out += work.qkv_stride)
+        for (int d = 0; d < head_dim; ++d) out[d] += bias[static_cast<size_t>(at.head * head_dim + d)];
+}
+
+void Decoder::Step::rotate_heads(int layer_index, int item) {
+    const Layer& layer = decoder.layer(layer_index);
+    const HeadItem at = head_item(item);
+    if (!at.is_q && !at.is_k) return;
+    const Aligned<float>& head_norm = at.is_q ? layer.q_norm : layer.k_norm;
+    const int head_dim = shape.head_dim;
+    float* out = at.out;
+    for (int row = at.rows.begin; row < at.rows.end; ++row, out += work.qkv_stride) {
+        if (head_norm.size() > 0) rms_norm(out, head_norm.data(), head_dim, shape.norm_epsilon, out);
+        const size_t angles = static_cast<size_t>(input.positions[row]) * static_cast<size_t>(head_dim / 2);
+        rotate_head(out, head_dim, decoder.cosines_.data() + angles, decoder.sines_.data() + angles);
     }
+}
+
+void Decoder::Step::store_heads(int layer_index, int item) {
+    const HeadItem at = head_item(item);
+    if (at.is_q) return;
+    const KvLayer memory = kv_layer(layer_index);
+    const float* out = at.out;
+    for (int row = at.rows.begin; row < at.rows.end; ++row, out += work.qkv_stride)
+        at.is_k ? store_key(attention, memory, input.slot_mapping[row], at.head, out)
+                : store_value(attention, memory, input.slot_mapping[row], at.head, out);
 }
 
 // Neighbouring rows of a sequence together, as many as there are queries for; longest first, so that the last tasks,
@@ -408,13 +335,17 @@ void Decoder::apply(const Matrix& matrix, const float* rows, int num_rows, float
                   rows + static_cast<size_t>(row + 1) * static_cast<size_t>(matrix.num_inputs), inputs.view.row(row));
         if (is_quantised(matrix.format)) quantise_blocks(inputs.view, row, 0, inputs.view.num_blocks, inputs.view.row(row));
     }
+    apply(matrix, inputs.view, num_rows, out, stride);
+}
+
+void Decoder::apply(const Matrix& matrix, const Activations& inputs, int num_rows, float* out, size_t stride) {
     struct Call {
         const Matrix& matrix;
         const Activations& inputs;
         int num_rows;
         float* out;
         size_t stride;
-    } call{matrix, inputs.view, num_rows, out, stride};
+    } call{matrix, inputs, num_rows, out, stride};
     team_->begin(&call);
     team_->add([](void* context, int, int item, int) {
         const Call& call = *static_cast<Call*>(context);

@@ -57,6 +57,17 @@ struct StepOutput {
     int64_t logits_stride;
 };
 
+// The operations of a step in their order; kernels/trace.py has their names.
+enum class Operation : int {
+    kEmbedding, kAttentionNorm, kQ, kK, kV, kRotaryQ, kRotaryK, kKvWrite, kAttention, kO, kAttentionResidual,
+    kMlpNorm, kGate, kUp, kActivation, kDown, kMlpResidual, kFinalNorm, kHead,
+};
+
+// Shown an operation's result, [num_rows, length] floats `stride` apart, between it and the next one, by the thread that
+// runs the step. What it writes there is what the next one reads. Layer -1: outside the layers. kKvWrite has no rows of
+// its own: `rows` is null, the result lies in the KV memory.
+using Tap = void (*)(int layer, int operation, float* rows, int num_rows, int length, int64_t stride);
+
 class Decoder {
 public:
     Decoder(const DecoderShape& shape, int max_positions, const float* cosines, const float* sines, int num_threads);
@@ -75,12 +86,18 @@ public:
     // Throws std::bad_alloc where a step larger than any before needs a larger workspace.
     void step(const StepInput& input, const StepOutput& output);
 
+    // The same step one operation after the other, each result shown to `tap`; the same bits, several times slower.
+    void step_traced(const StepInput& input, const StepOutput& output, Tap tap);
+
     // One linear layer on `num_rows` rows [num_rows, num_inputs], as a step would compute it; out has `stride` floats a row.
     void apply(const Matrix& matrix, const float* rows, int num_rows, float* out, size_t stride);
 
 private:
     struct Workspace;
     struct Step;
+    struct TracedStep;
+    void apply(const Matrix& matrix, const Activations& inputs, int num_rows, float* out, size_t stride);
+    Step prepared(const StepInput& input, const StepOutput& output);
 
     Aligned<float> cosines_, sines_;  // [max_positions, head_dim / 2]
     std::vector<Layer> layers_;
