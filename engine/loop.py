@@ -23,6 +23,9 @@ from engine.core.events import (
     StepFailed,
     TimerFired,
 )
+from engine.core.kv_mismatch import taken_out, without_rows
+from engine.core.keyframes.classes import KeyframeError
+from engine.core.keyframes.freezing import keyframe_of
 from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
@@ -56,7 +59,15 @@ class Inbox(Protocol):
 
 
 class RecordSink(Protocol):
-    """What the loop hands to the recorder. Nothing here waits or raises."""
+    """What the loop hands to the recorder. Nothing here waits or raises.
+
+    wants_keyframe   the core's state should be given to `record_keyframe` before the next entry
+    """
+
+    @property
+    def wants_keyframe(self) -> bool: ...
+
+    def record_keyframe(self, keyframe: Entry) -> None: ...
 
     def record(self, entry: Entry) -> None: ...
 
@@ -70,6 +81,11 @@ class NoRecord:
 
     def record(self, entry: Entry) -> None:
         pass
+    wants_keyframe = False
+
+    def record_keyframe(self, keyframe: Entry) -> None:
+        pass
+
 
     def record_contents(self, request: int, contents: RequestContents) -> None:
         pass
@@ -110,6 +126,7 @@ class EngineLoop:
         return self._stop_cause
 
     def take(self, message: Message) -> None:
+        self._has_keyframes = True
         """Turn one message of the daemon into the core's event."""
         match message:
             case Arrive():
@@ -202,3 +219,22 @@ class EngineLoop:
             self.runner.carry_out(decision)
         self._publish(entry, tuple([output for output in outputs if output.request in emitting]))
         return decisions
+
+    def _tell_mismatches(self, watch: KVWatch) -> None:
+        """Of what the core's decisions made the runner look at; before the step is executed that reads it."""
+        for mismatch in watch.take():
+            log.error("a KV block does not hold what was written to it", **mismatch._asdict())
+            plan = self._plan
+            decisions = self._handle(mismatch)
+            if plan is not None:  # whoever is made right has no row in it any more
+                self._plan = without_rows(plan, taken_out(decisions))
+
+    def _record_keyframe(self, now_ns: int) -> None:
+        """The state before the next entry, after all that is outside has been served."""
+        try:
+            keyframe = keyframe_of(self.core)
+        except KeyframeError as error:
+            self._has_keyframes = False
+            log.warning("the recording has no keyframes: it can be replayed from its beginning only", error=str(error))
+            return
+        self._sink.record_keyframe(Entry(self._sequence, now_ns, keyframe, ()))

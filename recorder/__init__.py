@@ -6,7 +6,10 @@ In reading order:
     frames.py        bodies with a length and a chained checksum, both ways
     writer.py        the recorder: a bounded queue and the thread that empties it
     disk_sync.py     syncing, in a thread of its own
-    segments.py      entries into segments, rotation, gaps
+    segments.py      entries into segments, and gaps
+    rotation.py      when a segment ends
+    keyframe_demand.py
+                     when a keyframe is wanted
     chunks.py        the framing of sealed segments
     index.py         where in a sealed segment something is
     sealing.py       live segments into sealed ones, and back
@@ -21,6 +24,7 @@ In reading order:
     vault_writer.py  token ids apart from the stream, of the kinds in vault_records.py
     encryption.py    … each record under its tenant's key
     keys.py          the keys: where they lie, who wraps them, how they are erased
+    keyframes.py     where the keyframes are
     reader.py        entries in order, across segments
     continuity.py    what a recording lacks
     vault.py         token ids, read back

@@ -8,10 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap
+from engine.core.vocabulary import CoreKeyframe, Entry, RecordingClosed, RecordingGap
 from recorder.frames import Damage
 from recorder.header import Header
 from recorder.segment_files import live_digest
+
+_NOTICES = frozenset({RecordingGap, RecordingClosed, CoreKeyframe})
 
 
 class NoticeKind(StrEnum):
@@ -94,7 +96,7 @@ class Continuity:
             self._note_hole(sequence)
         self._expected = sequence + 1
         event_type = type(entry.event)
-        if event_type is RecordingGap or event_type is RecordingClosed:
+        if event_type in _NOTICES:
             self._see_notice(entry.event)
 
     def end_segment(self, path: Path, damages: Sequence[Damage], *, is_torn: bool, index_fault: str = "") -> None:
@@ -148,6 +150,8 @@ class Continuity:
                 NoticeKind.GAP,
                 f"{event.num_entries} entries from sequence {event.first_sequence} on were not recorded: {event.cause}",
             )
+        elif isinstance(event, CoreKeyframe):
+            self._expected -= 1  # it bears the sequence of the entry behind it
         else:
             self.is_closed = True
 

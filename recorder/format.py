@@ -44,7 +44,8 @@ an entry; it guards against tearing and decay, not against forgery.
               checksum = crc32c continued from the header's over [u32 offset of the chunk in the file, kind, stored
               bytes, raw bytes, the stored bytes]: no chunk of another file or place passes. Raw bytes are at most
               67,371,012; a reader believes no length before the checksum is right. Unknown kinds are to be skipped
-    kind 1    the live frames without their checksums: u32 length, body, u32 length, body … (about 256 KiB of them)
+    kind 1    the live frames without their checksums: u32 length, body, u32 length, body … (about 256 KiB of them; a
+              keyframe begins a chunk)
     kind 2    what followed the live segment's last whole frame: a torn tail. Usually there is none
     kind 3    the index, a map: chunks [[offset, entries, first sequence, first now_ns, last now_ns, first step, last
               step] …] with steps -1 for none; requests [[request, first chunk, last chunk] …]; keyframes [[sequence,
@@ -93,13 +94,21 @@ The meaning of kinds and fields stands in `engine/core/events.py`, `decisions.py
 never used for another meaning. Fields are only appended: a reader drops fields beyond those it knows and keeps records
 of unknown kinds as they are. Times are nanoseconds, digests binary strings, enumerations their string values.
 
-Two kinds are the recorder's own, and stand as the event of an entry without decisions:
+Three kinds are the recorder's own, and stand as the event of an entry without decisions:
 
     RecordingGap      [first_sequence, num_entries, cause]: so many entries from first_sequence on (which is also the
                       entry's own sequence) could not be kept; the next entry's sequence is first_sequence +
                       num_entries. now_ns is that of the last of them
     RecordingClosed   [cause]: the last entry of an engine process that was shut in order. Where it lacks, the process
                       was killed or still runs, and entries that waited to be appended are unknown
+
+    CoreKeyframe      [num_steps, state]: the whole state of the core before the next entry, whose sequence it bears;
+                      `engine/core/keyframes/layout.py` says what state looks like. Replay can begin at any keyframe,
+                      and goes on from the first one behind a gap. One is written about every 1,000 steps or 10 s, as
+                      long as they are no more than a 17th of the stream, and each segment begins with one where it can
+                      be had; an engine process's first segment needs none, for its core is new. Nothing is lost with a
+                      keyframe but a place to begin at. (A reader from before there were keyframes keeps it as a record
+                      of an unknown kind, and finds its sequence twice)
 
 **Vault.** Framed as a live segment, with a magic of its own; it is not sealed. Header keys: format_version,
 min_reader_version, salt, boot_id, created_wall_ns, created_now_ns, reprise_version, segment_number, cipher, as above.

@@ -112,8 +112,6 @@ def rebuilt_index(sealed: Path) -> Index:
     with closing(SealedReader(sealed)) as reader:
         for offset, bodies in reader.chunks():
             index.add(offset, [msgpack.unpackb(body, use_list=False, strict_map_key=False) for body in bodies])
-        keyframes = reader.index.keyframes if reader.index is not None else []
-    index.keyframes = keyframes
     return index
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from engine.core.vocabulary import KINDS
+from engine.core.vocabulary import KIND_OF, KINDS, CoreKeyframe
 
 NO_STEP = -1
 
@@ -26,7 +26,11 @@ class ChunkInfo(NamedTuple):
 
 
 class Keyframe(NamedTuple):
-    """A whole state of the core, after the entry of that sequence; in which chunk it lies."""
+    """A whole state of the core, before the entry of that sequence.
+
+    step    the first that was not planned yet
+    chunk   that it lies in, as its first frame
+    """
 
     sequence: int
     step: int
@@ -50,6 +54,10 @@ class Index:
         """The chunk that holds the entry, or would."""
         return max(0, bisect_right([chunk.first_sequence for chunk in self.chunks], sequence) - 1)
 
+    def of_keyframe(self, sequence: int) -> int | None:
+        """The chunk that holds the keyframe before this entry; None when there is none."""
+        return next((keyframe.chunk for keyframe in self.keyframes if keyframe.sequence == sequence), None)
+
     def of_time(self, now_ns: int) -> int:
         """The chunk in which this moment lies."""
         return max(0, bisect_right([chunk.first_now_ns for chunk in self.chunks], now_ns) - 1)
@@ -70,7 +78,9 @@ class Index:
         """One more chunk; its entries as arrays."""
         number, arrays = len(self.chunks), list(entries)
         steps: list[int] = []
-        for _sequence, _now_ns, event, decisions in arrays:
+        for sequence, now_ns, event, decisions in arrays:
+            if event[0] == _KEYFRAME:
+                self.keyframes.append(Keyframe(sequence, event[1], now_ns, number))
             for record in (event, *decisions):
                 for request in _requests_in(record):
                     self.requests[request] = (self.requests.get(request, (number, 0))[0], number)
@@ -109,6 +119,7 @@ def _positions(name: str) -> dict[int, int]:
     }
 
 
+_KEYFRAME = KIND_OF[CoreKeyframe]
 _STEP = _positions("step")
 _REQUEST = _positions("request")
 _ROWS = _positions("rows") | _positions("emitted") | _positions("lost")  # each row begins with a request

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from engine.clock import SystemClock
-from engine.core.vocabulary import Entry, entry_from_array
+from engine.core.vocabulary import CoreKeyframe, Entry, entry_from_array
 from recorder.audit import contents_read
 from recorder.continuity import Continuity, MissingRange, Notice, NoticeKind
 from recorder.errors import NewerFormat, NoContents, NotARecording, RecordingError
 from recorder.format import SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
 from recorder.frames import FrameReader
 from recorder.header import Header
+from recorder.keyframes import sequence_of
 from recorder.segment_files import open_segment
 
 if TYPE_CHECKING:  # cryptography and zstd are for those who need them
@@ -121,22 +122,22 @@ class Recording:
         though what it had not appended yet is unknown: see `is_closed`."""
         return not self.missing and not self._unreadable
 
-    def entries(self, from_sequence: int = 0) -> Iterator[Entry]:
+    def entries(self, from_sequence: int = 0, *, keyframes: bool = False) -> Iterator[Entry]:
         """All entries, read as they are asked for, over all segments; gaps are entries too (RecordingGap).
 
         from_sequence   of one of `sections`: those before are left out, mostly unread
+        keyframes       are entries too (CoreKeyframe), the one before `from_sequence` among them
         """
         continuity = self._continuity = Continuity(self._unreadable)
-        for segment in self.segments[self._first_segment(from_sequence) :]:
+        first_segment = self._first_segment(from_sequence)
+        for number, segment in enumerate(self.segments[first_segment:]):
             continuity.begin_segment(segment.path, segment.header)
             frames = open_segment(segment.path)
-            first_chunk = 0
-            if from_sequence and frames.index is not None and frames.index.chunks:
-                first_chunk = frames.index.of_sequence(from_sequence)
-                continuity.skip_to(frames.index.chunks[first_chunk].first_sequence)
+            is_cut = from_sequence > 0 and number == 0
+            bodies = _bodies_from(frames, from_sequence, continuity) if is_cut else frames.bodies()
             try:
-                for entry in self._decoded(frames.bodies(first_chunk), frames, continuity):
-                    if entry.sequence >= from_sequence:
+                for entry in self._decoded(bodies, frames, continuity):
+                    if entry.sequence >= from_sequence and (keyframes or type(entry.event) is not CoreKeyframe):
                         yield entry
             finally:
                 frames.close()
@@ -180,6 +181,27 @@ class Recording:
                 return
             continuity.see(entry)
             yield entry
+
+
+def _bodies_from(frames: "FrameReader | SealedReader", sequence: int, continuity: Continuity) -> Iterator[bytes]:
+    """From the first that may bear this sequence on; those before are not unpacked."""
+    first_chunk = 0
+    if frames.index is not None and frames.index.chunks:
+        of_keyframe = frames.index.of_keyframe(sequence)
+        first_chunk = frames.index.of_sequence(sequence) if of_keyframe is None else of_keyframe
+    bodies = frames.bodies(first_chunk)
+    last = b""
+    for body in bodies:
+        found = sequence_of(body)
+        if found is None or found >= sequence:
+            continuity.skip_to(sequence if found is None else found)
+            yield body
+            yield from bodies
+            return
+        last = body
+    if last:  # all come before; the last one may say that the process was closed
+        continuity.skip_to(sequence_of(last) or 0)
+        yield last
 
 
 def _open_segment(path: Path) -> Segment:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgpack
 
-from engine.core.vocabulary import Entry, RecordingGap, entry_from_array, entry_to_array
+from engine.core.vocabulary import CoreKeyframe, Entry, RecordingGap, entry_from_array, entry_to_array
 from recorder.errors import RecordingError
 from recorder.format import SEALED_SUFFIX, SEGMENT_MAGIC, VAULT_MAGIC, VAULT_SUFFIX, segment_path
 from recorder.frames import FramedFile, FrameReader
@@ -96,8 +96,7 @@ class _Copy:
             yield msgpack.packb(entry_to_array(Entry(self._expected, self._last_now_ns or entry.now_ns, gap, ())))
 
     def _see(self, entry: Entry) -> None:
-        num_entries = entry.event.num_entries if isinstance(entry.event, RecordingGap) else 1
-        self._expected = entry.sequence + num_entries
+        self._expected = entry.sequence + _num_sequences(entry)
         self._last_now_ns = entry.now_ns
 
     def _copy_vault(self, vault: Path) -> None:
@@ -108,6 +107,17 @@ class _Copy:
                 file.sync()
             finally:
                 file.close()
+
+
+def _num_sequences(entry: Entry) -> int:
+    """How many it stands for; a keyframe bears the sequence of the entry behind it."""
+    match entry.event:
+        case RecordingGap():
+            return entry.event.num_entries
+        case CoreKeyframe():
+            return 0
+        case _:
+            return 1
 
 
 def _append(file: FramedFile, bodies: Iterator[bytes]) -> int:

@@ -17,6 +17,7 @@ from recorder.errors import RecordingError
 from recorder.format import PART_SUFFIX, SEALED_END, SEALED_MAGIC, SEALED_SUFFIX, SEGMENT_MAGIC, U32
 from recorder.frames import FrameChain, FrameReader, file_digest, sync_directory
 from recorder.index import Index
+from recorder.keyframes import is_keyframe
 from recorder.sealed import Footer, SealedReader
 
 
@@ -94,10 +95,13 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 def _in_chunks(frames: FrameReader) -> Iterator[list[bytes]]:
-    """Bodies that hold an entry, in groups of CHUNK_RAW_BYTES; the frames end at the first that holds none."""
+    """Bodies in groups of CHUNK_RAW_BYTES; a keyframe begins one, so that whoever begins there reads nothing before."""
     bodies: list[bytes] = []
     num_bytes = 0
     for body in frames:
+        if bodies and is_keyframe(body):
+            yield bodies
+            bodies, num_bytes = [], 0
         bodies.append(body)
         num_bytes += U32.size + len(body)
         if num_bytes >= CHUNK_RAW_BYTES:

@@ -12,12 +12,14 @@ from typing import NamedTuple
 import msgpack
 
 from engine.clock import Clock
-from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, entry_to_array
+from engine.core.vocabulary import CoreKeyframe, Entry, RecordingClosed, RecordingGap, entry_to_array
 from recorder.disk_sync import DiskSync
 from recorder.errors import NotARecording, RecordingUnwritable
-from recorder.format import FRAME_PREFIX, MAX_BODY_BYTES, SEGMENT_MAGIC, segment_path, segment_paths
+from recorder.format import MAX_BODY_BYTES, SEGMENT_MAGIC, segment_path, segment_paths
 from recorder.frames import FramedFile, file_digest
 from recorder.header import Header
+from recorder.keyframe_demand import KeyframeDemand
+from recorder.rotation import Rotation
 from recorder.segment_files import live_digest
 
 
@@ -38,8 +40,9 @@ class _Frame(NamedTuple):
     body: bytes
     sequence: int
     now_ns: int
-    num_entries: int  # that are lost with this frame; 0 for RecordingClosed
+    num_entries: int  # that are lost with this frame; 0 for RecordingClosed and keyframes
     num_new: int  # of these, not yet counted as lost
+    is_keyframe: bool = False
 
 
 class SegmentWriter:
@@ -53,14 +56,21 @@ class SegmentWriter:
     """
 
     def __init__(
-        self, directory: Path, header: Header, clock: Clock, disk: DiskSync, max_segment_bytes: int, max_age_ns: int
+        self,
+        directory: Path,
+        header: Header,
+        clock: Clock,
+        disk: DiskSync,
+        demand: KeyframeDemand,
+        max_segment_bytes: int,
+        max_age_ns: int,
     ) -> None:
         """Begins the next segment of the folder. Raises RecordingUnwritable."""
+        self._demand = demand
         self._directory = directory
         self._clock = clock
         self._disk = disk
-        self._max_segment_bytes = max_segment_bytes
-        self._max_age_ns = max_age_ns
+        self._rotation = Rotation(demand, max_segment_bytes, max_age_ns)
         self._packer = msgpack.Packer()
         self._lost: Lost | None = None
         self._next_sequence = header.first_sequence
@@ -79,6 +89,7 @@ class SegmentWriter:
                 starts_fresh=True,
             )
             self._file = self._create(self._header)
+            self._rotation.begin(self._header.created_now_ns, with_keyframe=True)  # an empty core needs none
         except (OSError, NotARecording) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordingUnwritable(f"cannot record in {directory}: {reason}") from error
@@ -102,6 +113,9 @@ class SegmentWriter:
         for item in items:
             if isinstance(item, Lost):
                 self._widen_gap(item)
+            elif type(item.event) is CoreKeyframe:
+                if not paused_because:
+                    self._encode_keyframe(item, item.event, frames)
             elif paused_because:
                 self.num_lost += 1
                 self._widen_gap(Lost(item.sequence, 1, item.now_ns, paused_because))
@@ -138,6 +152,20 @@ class SegmentWriter:
         self._encode_gap(frames)
         frames.append(_Frame(body, entry.sequence, entry.now_ns, 1, 1))
 
+    def _encode_keyframe(self, entry: Entry, keyframe: CoreKeyframe, frames: list[_Frame]) -> None:
+        """Nothing is lost with one that cannot be had."""
+        try:
+            body = self._packer.pack(entry_to_array(entry))
+            if len(body) > MAX_BODY_BYTES:
+                raise ValueError(f"{len(body)} bytes exceed {MAX_BODY_BYTES}")
+        except Exception as error:  # as above
+            self._packer.reset()
+            self.last_error = f"the keyframe at entry {entry.sequence} cannot be encoded: {error}"
+            return
+        self._encode_gap(frames)
+        frames.append(_Frame(body, entry.sequence, entry.now_ns, 0, 0, is_keyframe=True))
+        self._demand.has_written(len(body))
+
     def _encode_gap(self, frames: list[_Frame]) -> None:
         lost, self._lost = self._lost, None
         if lost is None:
@@ -150,6 +178,7 @@ class SegmentWriter:
         )
         body = self._packer.pack(entry_to_array(gap))
         frames.append(_Frame(body, lost.first_sequence, lost.last_now_ns, lost.num_entries, 0))
+        self._demand.ask()  # behind a gap replay can go on from nothing else
 
     def _widen_gap(self, more: Lost) -> None:
         """One gap for all that is lost in a row; the first cause stands for the rest."""
@@ -167,10 +196,11 @@ class SegmentWriter:
             while num_written < len(frames):
                 group = self._fitting(frames[num_written:])
                 if not group:
-                    self._begin_segment(frames[num_written].sequence)
+                    self._begin_segment(frames[num_written])
                     continue
                 self._file.append([frame.body for frame in group])
                 self._disk.note(self._file)
+                self._demand.has_grown(self.num_bytes)
                 self.num_entries += sum([frame.num_new for frame in group])
                 num_written += len(group)
         except OSError as error:
@@ -180,22 +210,16 @@ class SegmentWriter:
     def _fitting(self, frames: Sequence[_Frame]) -> Sequence[_Frame]:
         """As many of them as the segment takes; at least one into an empty segment, however large it is.
 
-        None of them when it is too old, or not to be trusted with more.
+        None of them when it is too old, or not to be trusted with more, or when a keyframe can begin the next one.
         """
         file = self._file
         if file.sync_error is not None:
             self.last_error = _text_of(file.sync_error)
         is_empty = file.num_bytes <= file.num_header_bytes
-        age_ns = self._clock.now_ns() - self._header.created_now_ns
-        is_old = not is_empty and age_ns >= self._max_age_ns
-        if is_old or self.must_rotate or file.is_broken or file.sync_error is not None:
+        is_due = self._rotation.is_due(file.num_bytes, self._clock.now_ns()) and not is_empty
+        if is_due or self.must_rotate or file.is_broken or file.sync_error is not None:
             return ()
-        num_bytes = file.num_bytes
-        for index, frame in enumerate(frames):
-            num_bytes += FRAME_PREFIX.size + len(frame.body)
-            if num_bytes > self._max_segment_bytes and (index or not is_empty):
-                return frames[:index]
-        return frames
+        return frames[: self._rotation.num_fitting(file.num_bytes, frames, is_empty=is_empty)]
 
     def _lose(self, frames: Sequence[_Frame]) -> None:
         self.num_lost += sum([frame.num_new for frame in frames])
@@ -203,19 +227,20 @@ class SegmentWriter:
         if num_entries:
             self._lost = Lost(frames[0].sequence, num_entries, frames[-1].now_ns, self.last_error)
 
-    def _begin_segment(self, first_sequence: int) -> None:
+    def _begin_segment(self, first: _Frame) -> None:
         """Raises OSError, and then the segment before stays the one in use."""
         header = self._stamped(
             self._header,
             segment_number=self._header.segment_number + 1,
             previous_segment_digest=file_digest(self._file.path) if self._file.is_broken else self._file.digest(),
-            first_sequence=first_sequence,
+            first_sequence=first.sequence,
             starts_fresh=False,
         )
         file = self._create(header)
         self._disk.retire(self._file)
         self._num_closed_bytes += self._file.num_bytes
         self._header, self._file, self.must_rotate = header, file, False
+        self._rotation.begin(header.created_now_ns, with_keyframe=first.is_keyframe)
 
     def _stamped(self, header: Header, **changes: object) -> Header:
         return replace(

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.limits import MAX_RECORD_QUEUE_ENTRIES
-from engine.core.vocabulary import Entry
+from engine.core.vocabulary import CoreKeyframe, Entry
 from recorder.disk_sync import DiskSync
 from recorder.errors import RecordingUnwritable
 from recorder.header import Header
 from recorder.incidents import Incident, incident_in
+from recorder.keyframe_demand import KeyframeDemand
 from recorder.segments import Lost, SegmentWriter
 from recorder.vault_records import Prompt, StepTokens
 
@@ -93,9 +94,10 @@ class Recorder:
         self._is_awaited = False
         self._folder = _claim_folder(directory)
         self._disk = DiskSync(sync_interval_ms)
+        self._demand = KeyframeDemand()
         try:
             self._segments = SegmentWriter(
-                directory, header, clock, self._disk, max_segment_bytes, max_segment_age_s * _NS_PER_S
+                directory, header, clock, self._disk, self._demand, max_segment_bytes, max_segment_age_s * _NS_PER_S
             )
             number = self._segments.segment_number
             self._vault = self._open_vault(header, clock, number, keys) if record_content else None
@@ -135,8 +137,22 @@ class Recorder:
         """What the disk or the encoding said last; "" if all went well."""
         return self._segments.last_error
 
+    @property
+    def wants_keyframe(self) -> bool:
+        """Engine thread: the core's state should be given to `record_keyframe` before the next entry."""
+        return self._demand.is_wanted and not self.is_paused and self._queue.qsize() < self._max_queue_entries // 2
+
+    def record_keyframe(self, keyframe: Entry) -> None:
+        """Engine thread: queue an entry of a CoreKeyframe, with the sequence of the next one. If it is lost, no entry
+        is lost with it."""
+        with self._refused_lock:
+            self._refused = None  # what is refused from here on lies behind it
+        self._demand.answer()
+        self._queue.put(keyframe)
+
     def record(self, entry: Entry) -> None:
         """Engine thread: queue the entry for writing. Never blocks, never raises."""
+        self._demand.see(entry)
         if self._queue.qsize() < self._max_queue_entries:
             self._queue.put(entry)
         else:
@@ -243,7 +259,7 @@ class Recorder:
     def _settle(self, batch: list[_Item]) -> None:
         for item in reversed(batch):
             if isinstance(item, Entry):
-                self._settled = item.sequence + 1
+                self._settled = item.sequence + (type(item.event) is not CoreKeyframe)
             elif isinstance(item, _Refused):
                 self._settled = item.lost.first_sequence + item.lost.num_entries
             else:

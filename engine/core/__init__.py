@@ -8,7 +8,7 @@ the bound that it keeps), `phases/` (what prefill and decode get of a step), `st
 `queue_limits.py`, `drain_rate.py` and `deadlines.py` (what the queue refuses, for how long, and how long it keeps),
 `kv_mismatch.py` (what is done when a block went wrong),
 `swapping.py` (whether a victim's blocks go to the `host_pool.py`, by the measured `swap_cost.py`), `limits.py`,
-`errors.py`.
+`errors.py`, `keyframes/` (the whole state as plain values, and back).
 Beside it lie `sampling_params.py` and `contents.py` (carried, never read here) and `vocabulary.py` (kind numbers).
 
 It may import nothing else of ours, and must not know clocks, entropy, files, sockets, torch, or any token.

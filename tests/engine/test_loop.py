@@ -13,7 +13,7 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.interface import StepResult
 from engine.execution.scripted import ScriptedRunner
-from engine.loop import EngineLoop
+from engine.loop import EngineLoop, NoRecord
 from engine.protocol import Arrive, Cancel, ChangePolicy, Message, PolicyRefused, ProtocolError, Ready, Stop
 
 
@@ -34,7 +34,7 @@ class Inbox:
         return messages
 
 
-class Witness:
+class Witness(NoRecord):
     """A sink and subscriber that keeps everything in one order."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from engine.core.decisions import (
 from engine.core.limits import Limits
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
+from engine.loop import NoRecord
 from engine.protocol import Arrive
 
 
@@ -32,7 +33,7 @@ class Run:
     num_steps: int = 0
 
 
-class Checks:
+class Checks(NoRecord):
     """The record sink and subscriber of a run: checks each entry against the core's state and the promises.
 
     blocks_every   the pool, whose check costs more than a step, is looked at in every so many entries

@@ -27,6 +27,7 @@ from engine.core.keyframes.layout import (
 )
 from engine.core.policies.interface import Policy
 from engine.core.scheduler import Core
+from engine.core.vocabulary import CoreKeyframe
 
 State = tuple[Any, ...]
 _PLAIN = frozenset({type(None), bool, float, str, bytes})
@@ -38,6 +39,12 @@ def freeze(core: Core) -> State:
     freezer = Freezer()
     node = freezer.node(core)
     return (VERSION, vars(core.planner)["_num_steps"], tuple(freezer.classes), node)
+
+
+def keyframe_of(core: Core) -> CoreKeyframe:
+    """The record that holds it. Raises KeyframeError."""
+    state = freeze(core)
+    return CoreKeyframe(state[1], state)
 
 
 class Freezer:
