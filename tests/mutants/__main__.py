@@ -6,8 +6,16 @@ With words only the mutations whose names hold one of them.
 import sys
 from collections.abc import Sequence
 
-from tests.mutants.killing import Fate, copied_tree, failing_test, fate_of, mutated_text
-from tests.mutants.mutations import MUTATIONS
+from tests.mutants.killing import (
+    Fate,
+    copied_tree,
+    failing_test,
+    fate_of,
+    keep_killers,
+    known_killers,
+    mutated_text,
+)
+from tests.mutants.mistakes import MUTATIONS
 
 LEAST_KILLED = 0.95
 
@@ -18,14 +26,16 @@ def main(words: Sequence[str]) -> int:
     for mutation in chosen:
         mutated_text(mutation)
     fates: list[Fate] = []
+    killers = known_killers()
     with copied_tree() as tree:
         by = failing_test(tree)
         if by:
             print(f"the suite fails without any mistake: {by}")
             return 2
         for mutation in chosen:
-            fates.append(fate_of(mutation, tree))
+            fates.append(fate_of(mutation, tree, killers))
             print(_line(fates[-1]), flush=True)
+    keep_killers(fates)
     num_killed = sum(bool(fate.by) for fate in fates)
     print(f"{num_killed} of {len(fates)} killed ({num_killed / max(1, len(fates)):.0%})")
     return 0 if num_killed >= LEAST_KILLED * len(fates) else 1

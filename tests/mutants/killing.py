@@ -1,17 +1,22 @@
-"""A mutation, a copy of the tree with it, and whether a fast part of the suite notices."""
+"""A mutation, a copy of the tree with it, and whether a fast part of the suite notices.
 
+Whoever noticed it last time is asked first (`killers.json`, which a whole run writes anew); the rest of the suite only
+where that one is silent.
+"""
+
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from engine.clock import SystemClock
-from tests.mutants.mutations import Mutation
+from tests.mutants.mutation import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("engine", "recorder", "replay", "daemon", "kernels", "tests", "pyproject.toml")
@@ -27,6 +32,8 @@ SUITE = (  # the quickest first
     "tests/simulation/test_simulation.py::test_random_runs_keep_every_promise_and_replay_to_equal_records[0]",
     "tests/simulation/test_simulation.py::test_long_runs_of_counts_keep_every_promise[0]",
 )
+KILLERS = ROOT / "tests" / "mutants" / "killers.json"
+_NO_SUCH_TEST = 4  # pytest's exit code: the killer of old is gone
 MAX_SECONDS = 150  # a mutant that never comes to an end is killed, in both senses
 
 
@@ -51,7 +58,7 @@ def mutated_text(mutation: Mutation, tree: Path = ROOT) -> str:
     if num_places != 1:
         raise NotApplicable(
             f"mutation {mutation.name!r}: {mutation.file} holds its text {num_places} times, not once: "
-            f"follow the code in tests/mutants/mutations.py\n{mutation.old}"
+            f"follow the code in tests/mutants/mistakes\n{mutation.old}"
         )
     return text.replace(mutation.old, mutation.new)
 
@@ -68,9 +75,21 @@ def copied_tree() -> Iterator[Path]:
         yield Path(folder)
 
 
-def failing_test(tree: Path) -> str:
-    """The first test of the suite that fails in `tree`; "" when all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *SUITE]
+def known_killers() -> dict[str, str]:
+    """Mutation → the test that noticed it last time."""
+    killers: dict[str, str] = json.loads(KILLERS.read_text("utf-8"))
+    return killers
+
+
+def keep_killers(fates: Sequence[Fate]) -> None:
+    """Of the mutations that were made now; what is known of others stays."""
+    killers = {**known_killers(), **{fate.mutation.name: fate.by for fate in fates if "::" in fate.by}}
+    KILLERS.write_text(json.dumps(dict(sorted(killers.items())), indent=1) + "\n", "utf-8")
+
+
+def failing_test(tree: Path, tests: Sequence[str] = SUITE) -> str:
+    """The first of the tests that fails in `tree`; "" when all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ran = subprocess.run(
@@ -80,13 +99,15 @@ def failing_test(tree: Path) -> str:
         return f"nothing within {MAX_SECONDS} s"
     if ran.returncode == 0:
         return ""
+    if ran.returncode == _NO_SUCH_TEST:
+        return ""
     told = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     failed = [line for line in told if "::" in line]  # else a file of tests could not even be read
     assert failed, f"the suite could not be run:\n{ran.stdout}\n{ran.stderr}"
     return failed[0].split(" ")[1]
 
 
-def fate_of(mutation: Mutation, tree: Path) -> Fate:
+def fate_of(mutation: Mutation, tree: Path, killers: Mapping[str, str]) -> Fate:
     """Leaves `tree` as it was."""
     path = tree / mutation.file
     original = path.read_text("utf-8")
@@ -94,7 +115,8 @@ def fate_of(mutation: Mutation, tree: Path) -> Fate:
     began_ns = clock.now_ns()
     path.write_text(mutated_text(mutation, tree), "utf-8")
     try:
-        by = failing_test(tree)
+        killer = killers.get(mutation.name)
+        by = (failing_test(tree, (killer,)) if killer else "") or failing_test(tree)
     finally:
         path.write_text(original, "utf-8")
     return Fate(mutation, by, (clock.now_ns() - began_ns) / 1e9)
