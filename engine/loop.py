@@ -217,7 +217,14 @@ class EngineLoop:
             if type(decision) is TokensEmitted:
                 emitting = frozenset([request for request, _count in decision.rows])
             self.runner.carry_out(decision)
-        self._publish(entry, tuple([output for output in outputs if output.request in emitting]))
+        emitted = tuple([output for output in outputs if output.request in emitting])
+        self._publish(entry, emitted)
+        if self._audit is not None:
+            self._audit.see(entry, emitted)
+        if self._watch is not None:
+            self._tell_mismatches(self._watch)
+        if self._sink.wants_keyframe and self._has_keyframes:
+            self._record_keyframe(now_ns)
         return decisions
 
     def _tell_mismatches(self, watch: KVWatch) -> None:

@@ -49,7 +49,7 @@ an entry; it guards against tearing and decay, not against forgery.
     kind 2    what followed the live segment's last whole frame: a torn tail. Usually there is none
     kind 3    the index, a map: chunks [[offset, entries, first sequence, first now_ns, last now_ns, first step, last
               step] …] with steps -1 for none; requests [[request, first chunk, last chunk] …]; keyframes [[sequence,
-              step, now_ns, chunk] …] (none are written yet). It may be damaged without loss: chunks stand in a row
+              num_steps, now_ns, chunk] …]. It may be damaged without loss: chunks stand in a row
     kind 4    the footer, a map: num_entries; live_bytes and live_digest (BLAKE2b-256) of the live segment, which the
               next segment's header names; damage [offset, bytes lost, reason] of the live segment, or nil;
               index_offset. It is the last chunk: a file without one was cut

@@ -7,6 +7,7 @@ from pathlib import Path
 from engine.clock import SystemClock
 from engine.core.vocabulary import Entry
 from recorder.disk_sync import DiskSync
+from recorder.keyframe_demand import KeyframeDemand
 from recorder.segments import SegmentWriter
 from tests.recorder.samples import header, recorder, step_entry
 
@@ -37,7 +38,7 @@ def measure_write(entries: list[Entry]) -> tuple[float, float]:
     costs: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         disk = DiskSync(1000)
-        segments = SegmentWriter(Path(folder), header(), clock, disk, MAX_SEGMENT_BYTES, MAX_AGE_NS)
+        segments = SegmentWriter(Path(folder), header(), clock, disk, KeyframeDemand(), MAX_SEGMENT_BYTES, MAX_AGE_NS)
         num_header_bytes = segments.num_bytes
         for first in range(0, len(entries), BATCH_ENTRIES):
             before = clock.now_ns()

@@ -3,15 +3,41 @@
 The registry is closed: a name in a file finds a class of the core or nothing. It must not know values.
 """
 
-import sys
 from collections.abc import Iterator
 from enum import Enum
-from functools import cache
 from typing import Any
 
-from engine.core.policies import registry as _policies  # noqa: F401  # so that all policies and phases are known
+from engine.core import (
+    admission,
+    deadlines,
+    decisions,
+    drain_rate,
+    events,
+    expected_output,
+    host_pool,
+    kv_cache,
+    limits,
+    planner,
+    queue_limits,
+    request,
+    sampling_params,
+    scheduler,
+    starvation,
+    step_time,
+    swap_cost,
+    swapping,
+    thrash,
+    waiting,
+)
+from engine.core.phases import adaptive, chunked, pools, prefill_first
+from engine.core.policies import deadline, fair, fcfs, output_lengths, priority, shortest
 
-_PACKAGE = "engine.core."
+_MODULES = (
+    *(admission, deadlines, decisions, drain_rate, events, expected_output, host_pool, kv_cache, limits, planner),
+    *(queue_limits, request, sampling_params, scheduler, starvation, step_time, swap_cost, swapping, thrash, waiting),
+    *(adaptive, chunked, pools, prefill_first),
+    *(deadline, fair, fcfs, output_lengths, priority, shortest),
+)
 
 LEFT_OUT: dict[str, frozenset[str]] = {
     "Core": frozenset({"_make_policy", "_handlers"}),  # functions: a new core has its own
@@ -24,20 +50,20 @@ class KeyframeError(Exception):
     """A state cannot be frozen, or none can be made of what was given: what and why."""
 
 
-@cache
-def known_classes() -> dict[str, type[Any]]:
-    """Name → class, of all that the core's modules define."""
+def _all_classes() -> dict[str, type[Any]]:
     found: dict[str, type[Any]] = {}
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(_PACKAGE):
-            own = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == name]
-            for item in own:
+    for module in _MODULES:
+        for item in vars(module).values():
+            if isinstance(item, type) and item.__module__ == module.__name__:
                 assert found.setdefault(item.__qualname__, item) is item, f"two classes of the core are {item}"
     return found
 
 
+KNOWN_CLASSES = _all_classes()  # by name: all that these modules define
+
+
 def is_known(of_class: type[Any]) -> bool:
-    return known_classes().get(of_class.__qualname__) is of_class
+    return KNOWN_CLASSES.get(of_class.__qualname__) is of_class
 
 
 def is_record(of_class: type[Any]) -> bool:

@@ -1,6 +1,5 @@
 """Long sequences of small things as bytes: block numbers, reference counts, digests. It must not know classes."""
 
-import sys
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from engine.core.keyframes.layout import DIGESTS
 
 MIN_PACKED = 8  # fewer are written one by one
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # bytes each → array's type code
+_IS_BIG_ENDIAN = array("H", [1]).tobytes() == b"\0\1"
 
 
 def packed(values: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -53,7 +53,7 @@ def _unpacked_ints(size: int, data: bytes) -> list[int]:
 
 
 def _little_endian(column: "array[int]") -> "array[int]":
-    if sys.byteorder == "big":
+    if _IS_BIG_ENDIAN:
         column.byteswap()
     return column
 

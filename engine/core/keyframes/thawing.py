@@ -4,14 +4,13 @@ Fields that the state lacks, for it was written before they were, have the value
 is not known here is refused. Memory taken is bounded by the bytes of the state, about ninefold.
 """
 
-import math
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from engine.core.events import RequestArrived
-from engine.core.keyframes.classes import LEFT_OUT, KeyframeError, fields_of, is_choice, is_record, known_classes
+from engine.core.keyframes.classes import KNOWN_CLASSES, LEFT_OUT, KeyframeError, fields_of, is_choice, is_record
 from engine.core.keyframes.columns import unpacked
 from engine.core.keyframes.freezing import Freezer, State
 from engine.core.keyframes.layout import (
@@ -86,7 +85,7 @@ class _Thawer:
     def _node(self, node: Any) -> Any:
         kind = type(node)
         if kind is not tuple:
-            if kind is float and not math.isfinite(node):
+            if kind is float and node - node != 0:  # no order holds with such
                 raise KeyframeError(f"the keyframe holds {node}")
             if kind in (type(None), bool, int, float, str, bytes):
                 return node
@@ -139,7 +138,7 @@ class _Thawer:
 
     def _class(self, number: int, is_kind: Any) -> type[Any]:
         name = self._classes[_index(number, self._classes)][0]
-        found = known_classes().get(name)
+        found = KNOWN_CLASSES.get(name)
         if found is None or not is_kind(found):
             raise KeyframeError(f"the keyframe names a class {name!r}, which this version does not have")
         return found
