@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
+from replay.export.command import add_arguments as add_export_arguments
 from replay.refusal import CannotCompare
 from replay.shrink.command import add_arguments as add_shrink_arguments
 from replay.simulate.command import add_simulate
+from replay.simulate.import_command import add_import
 from replay.what_if.command import add_arguments as add_what_if
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
@@ -87,7 +89,9 @@ def add_verbs(subparsers: "Subparsers") -> None:
     task.add_argument("--rewrap", type=Path, metavar="FILE", help="all keys under the master key in this file")
     keys.add_argument("--key-file", default="", metavar="FILE", help="the master key, as vault-key-file of serve")
 
+    add_export_arguments(_verb(subparsers, "export", _export, "a recording in a format that other tools read"))
     add_simulate(subparsers)
+    add_import(subparsers)
 
 
 def _verb(
@@ -176,6 +180,12 @@ def _redact(args: argparse.Namespace) -> int:
     values = {"target": str(args.target), **asdict(done)}
     print(json.dumps(values, indent=2) if args.json else ", ".join(f"{name} {value}" for name, value in values.items()))
     return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from replay.export.command import run
+
+    return run(args)
 
 
 def _keys(args: argparse.Namespace) -> int:

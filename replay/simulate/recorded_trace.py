@@ -19,59 +19,84 @@ from replay.simulate.arrivals import Arrival
 _ID_BITS = 53
 
 
-@dataclass(slots=True)
-class _Pending:
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """
+    span        its life, to its end or the recording's
+    life        the place in `Run.lives` of the engine process it came to
+    at_ns       its arrival, since the recording's first one
+    """
+
     event: RequestArrived
     span: RequestSpan
+    life: int
     block_size: int
+    at_ns: int
+
+    def as_arrival(self) -> Arrival:
+        event = self.event
+        return Arrival(
+            self.at_ns,
+            event.num_prompt_tokens,
+            self.span.num_output_tokens or event.max_output_tokens,
+            tenant=event.tenant,
+            priority=event.priority,
+            max_output_tokens=event.max_output_tokens,
+            prefix_ids=self._ids(),
+            tokens_per_id=self.block_size,
+            name=event.request_id,
+        )
+
+    def _ids(self) -> tuple[int, ...]:
+        """One for each block; what no digest tells is nobody else's."""
+        event = self.event
+        num_blocks = -(-event.num_prompt_tokens // self.block_size)
+        ids = [_id(digest) for digest in event.prompt_digests[:num_blocks]]
+        rest = [_id(_own_digest(self.life, event.request, place)) for place in range(len(ids), num_blocks)]
+        return tuple(ids + rest)
 
 
-def recorded_arrivals(run: Run, notes: list[str]) -> Iterator[Arrival]:
-    """In the order in which they came, times since the first one; what lives at once is held, no more."""
+def recorded_requests(run: Run, notes: list[str]) -> Iterator[RecordedRequest]:
+    """In the order in which they came; what lives at once is held, no more. `notes` is told what is not sure."""
     timeline = Timeline(keep_spans=True, keep_histories=False)
-    pending: deque[_Pending] = deque()
-    first_ns, num_without = -1, 0
-    for held in _in_order(run, timeline, pending):
-        first_ns = held.event.arrival_ns if first_ns < 0 else first_ns
-        num_without += not held.span.num_output_tokens
-        yield _arrival(held, max(0, held.event.arrival_ns - first_ns))
+    num_without = 0
+    for recorded in _in_order(run, timeline):
+        num_without += not recorded.span.num_output_tokens
+        yield recorded
     if num_without:
         notes.append(f"{num_without} requests were given no token: they count with what they allowed")
     if timeline.num_gap_entries:
         notes.append(f"{timeline.num_gap_entries} entries are missing, and arrivals may be among them")
 
 
-def _in_order(run: Run, timeline: Timeline, pending: "deque[_Pending]") -> Iterator[_Pending]:
-    for life in run.lives:
+def recorded_arrivals(run: Run, notes: list[str]) -> Iterator[Arrival]:
+    """The same, as a trace tells them."""
+    return (recorded.as_arrival() for recorded in recorded_requests(run, notes))
+
+
+def _in_order(run: Run, timeline: Timeline) -> Iterator[RecordedRequest]:
+    pending: deque[RecordedRequest] = deque()
+    first_ns = -1
+    for number, life in enumerate(run.lives):
         limits = Limits.from_dict(life.header.limits)
         timeline.begin_engine(limits)
         for entry in life.entries():
             timeline.apply(entry)
             event = entry.event
-            if isinstance(event, RequestArrived):
-                span = timeline.spans.pop(event.request, None)
-                if span is not None:
-                    pending.append(_Pending(event, span, limits.block_size))
+            span = timeline.spans.pop(event.request, None) if isinstance(event, RequestArrived) else None
+            if span is not None:
+                assert isinstance(event, RequestArrived)
+                first_ns = event.arrival_ns if first_ns < 0 else first_ns
+                at_ns = max(0, event.arrival_ns - first_ns)
+                pending.append(RecordedRequest(event, span, number, limits.block_size, at_ns))
             while pending and pending[0].span.phase is Phase.ENDED:
                 yield pending.popleft()
     yield from pending
 
 
-def _arrival(held: _Pending, at_ns: int) -> Arrival:
-    event = held.event
-    ids = [int.from_bytes(digest[:7], "little") >> (56 - _ID_BITS) for digest in event.prompt_digests]
-    if event.num_prompt_tokens % held.block_size or len(ids) < event.num_prompt_tokens // held.block_size:
-        rest = hashlib.blake2b(b"rest %d" % event.request, digest_size=7).digest()
-        missing = -(-event.num_prompt_tokens // held.block_size) - len(ids)
-        ids += [(int.from_bytes(rest, "little") + place) >> (56 - _ID_BITS) for place in range(missing)]
-    return Arrival(
-        at_ns,
-        event.num_prompt_tokens,
-        held.span.num_output_tokens or event.max_output_tokens,
-        tenant=event.tenant,
-        priority=event.priority,
-        max_output_tokens=event.max_output_tokens,
-        prefix_ids=tuple(ids),
-        tokens_per_id=held.block_size,
-        name=event.request_id,
-    )
+def _id(digest: bytes) -> int:
+    return int.from_bytes(digest[:7], "little") >> (56 - _ID_BITS)
+
+
+def _own_digest(life: int, request: int, place: int) -> bytes:
+    return hashlib.blake2b(b"%d %d %d" % (life, request, place), digest_size=8).digest()

@@ -1,0 +1,13 @@
+"""`reprise export`: a recording in the formats of other tools. All of them are readings of the stream; none holds more
+than what lives at once, so a recording of any length can be exported.
+
+Read in this order:
+
+    moments.py       what a trace viewer draws: stretches of lives, steps, gauges, moments
+    telling.py       a recording → its moments, by the figures of `recorder/timeline.py`
+    perfetto.py, chrome.py, otlp.py   moments in each format of traces
+    jsonl.py         every record by name; parquet.py: tables
+    load_traces.py   the load alone: Mooncake, OpenAI batch
+    pytest_fixture.py   a test that fails as the recording did; served_again.py is what it calls
+    command.py       the verb
+"""

@@ -1,0 +1,177 @@
+"""`reprise export --pytest`: a recording's failure as a test of a few lines and a fixture of 50 kB at most.
+
+The fixture is a redacted recording: no contents, no names. What fails when the load is served again by the core of
+today becomes a test that this does not happen; a recording in which nothing fails becomes one that it is decided as
+recorded. No weights are needed, for nothing is computed.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from engine.core.limits import Limits
+from engine.core.vocabulary import Entry
+from recorder.errors import RecordingError
+from recorder.format import segment_paths
+from recorder.header import Header
+from replay.check import check
+from replay.export.served_again import INVARIANTS, finding_in, look_at, serve_again
+from replay.lives import Life, Run
+from replay.model_runs.redaction import redact
+from replay.refusal import CannotCompare
+from replay.shrink.evidence import Evidence
+from replay.shrink.invariants import Finding
+from replay.shrink.predicates import parse
+from replay.shrink.scenario import scenario_of
+from replay.shrink.written import write_recording
+
+MAX_FIXTURE_BYTES = 50_000
+
+_FAILS = '''"""Exported by `reprise export --pytest` from the recording {run}: {text}."""
+
+from pathlib import Path
+
+from replay.export.served_again import finding_in
+
+
+def test_{name}_does_not_fail_again() -> None:
+    found = finding_in(Path(__file__).with_name("{name}.rps"), {predicate!r})
+    assert found is None, found
+'''
+_EQUAL = '''"""Exported by `reprise export --pytest` from the recording {run}, in which nothing fails."""
+
+from pathlib import Path
+
+from replay.check import check
+
+
+def test_{name}_is_decided_as_recorded() -> None:
+    verdict = check(Path(__file__).with_name("{name}.rps"))
+    assert verdict.exit_code == 0, verdict.as_text()
+'''
+
+
+class _Chosen(NamedTuple):
+    """
+    entries   of the life that the fixture is to be of
+    finding   what fails there; None when nothing does
+    is_here   it fails when served again by this build, too
+    """
+
+    header: Header
+    entries: list[Entry]
+    finding: Finding | None
+    is_here: bool
+
+
+def export_test(recording: Path, folder: Path, fails_with: str = "") -> dict[str, Any]:
+    """Write both files into the folder; what was written. Raises RecordingError, CannotCompare, UnknownPredicate."""
+    predicate = fails_with or INVARIANTS
+    name = re.sub(r"\W+", "_", recording.resolve().stem).strip("_").lower() or "recording"
+    fixture, test = folder / f"{name}.rps", folder / f"test_{name}.py"
+    for path in (fixture, test):
+        if path.exists():
+            raise RecordingError(f"{path} exists: export into another folder, or move it away")
+    chosen = _choose(recording, predicate)
+    if chosen.finding is None and fails_with:
+        raise CannotCompare(f"{fails_with!r} does not hold for {recording}, nor when its load is served again")
+    with TemporaryDirectory() as scratch:
+        data = _fixture(chosen, predicate, Path(scratch))
+    folder.mkdir(parents=True, exist_ok=True)
+    fixture.write_bytes(data)
+    template, text = (_FAILS, chosen.finding.text) if chosen.finding else (_EQUAL, "")
+    run = recording.resolve().name
+    test.write_text(template.format(run=run, name=name, predicate=predicate, text=_plain(text)), "utf-8")
+    return {
+        "fixture": str(fixture),
+        "test": str(test),
+        "fixture_bytes": len(data),
+        "finding": text,
+        "notes": _notes(chosen, text),
+    }
+
+
+def _notes(chosen: _Chosen, text: str) -> list[str]:
+    if chosen.finding is None:
+        return ["nothing fails: the test asserts that it is decided as recorded"]
+    here = "fails here" if chosen.is_here else "passes here: this build does not fail"
+    return [f"{text}: the test {here}"]
+
+
+def _choose(recording: Path, predicate: str) -> _Chosen:
+    """The first life that fails when served again, else the first that failed when recorded, else the first."""
+    lives = [life for life in Run.open(recording).lives if life.refusal is None]
+    if not lives:
+        raise CannotCompare(f"{recording} holds no beginning of an engine process", "give the whole run's folder")
+    for life in lives:
+        chosen = _failing_again(life, predicate)
+        if chosen is not None:
+            return chosen
+    for life in lives:
+        entries = _entries(life)
+        finding = parse(predicate).find(_evidence(life, entries))
+        if finding is not None:
+            return _Chosen(life.header, entries, finding, is_here=False)
+    verdict = check(recording)
+    if verdict.exit_code:
+        raise CannotCompare(
+            "nothing fails, but this build does not decide as recorded, so there is nothing to assert",
+            "say with --fails-with what was wrong, or export with the build that recorded",
+        )
+    return _Chosen(lives[0].header, _entries(lives[0]), None, is_here=False)
+
+
+def _failing_again(life: Life, predicate: str) -> _Chosen | None:
+    scenario = scenario_of(life, lambda refusal: None, with_contents=False)
+    performed = serve_again(scenario)
+    finding = look_at(performed, predicate)
+    if finding is None:
+        return None
+    if 0 <= finding.sequence < len(performed.entries):  # who came later has no part in it
+        until_ns = performed.entries[finding.sequence].now_ns
+        early = replace(scenario, callers=tuple([item for item in scenario.callers if item.at_ns <= until_ns]))
+        again = serve_again(early)
+        if look_at(again, predicate) is not None:
+            performed = again
+    return _Chosen(life.header, performed.entries, finding, is_here=True)
+
+
+def _fixture(chosen: _Chosen, predicate: str, scratch: Path) -> bytes:
+    """Whole, or cut behind the finding where that is too large; it must show the finding, too."""
+    cuts = [len(chosen.entries)]
+    if chosen.finding is not None and chosen.finding.sequence >= 0:
+        cuts.append(chosen.finding.sequence + 1)
+    size = 0
+    for number, num_entries in enumerate(cuts):
+        path = _redacted(chosen.header, chosen.entries[:num_entries], scratch / str(number))
+        size = path.stat().st_size
+        is_shown = not chosen.is_here or finding_in(path, predicate) is not None
+        if size <= MAX_FIXTURE_BYTES and is_shown:
+            return path.read_bytes()
+    raise CannotCompare(
+        f"the fixture has {size:,} bytes, and at most {MAX_FIXTURE_BYTES:,} are for a test",
+        "shrink the recording first (reprise shrink), then export the result",
+    )
+
+
+def _redacted(header: Header, entries: list[Entry], scratch: Path) -> Path:
+    plain, target = scratch / "plain", scratch / "redacted"
+    scratch.mkdir()
+    write_recording(plain, header, entries, None)
+    redact(plain, target)
+    return segment_paths(target)[0]
+
+
+def _entries(life: Life) -> list[Entry]:
+    return list(life.comparable_entries(lambda refusal: None))
+
+
+def _evidence(life: Life, entries: list[Entry]) -> Evidence:
+    return Evidence(life.header, Limits.from_dict(life.header.limits), entries)
+
+
+def _plain(text: str) -> str:
+    """On one line of a docstring."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())[:80]
