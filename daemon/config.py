@@ -176,6 +176,24 @@ class DaemonConfig:
     record_pin_bytes: int = _option(
         4 * 2**30, "BYTES", values.byte_size, "of pinned recordings; beyond it the oldest automatic pins are taken off"
     )
+    kv_digests: bool = _option(
+        False, "", values.switch, "digest each KV block when it is full, and compare when it is read again"
+    )
+    audit_rate: float = _option(
+        0.01,
+        "SHARE",
+        values.share,
+        "of the requests, computed again alone while the engine is idle, and compared; 0: none",
+    )
+    slo_ttft_ms: int = _option(
+        0,
+        "MS",
+        values.integer(0, 86_400_000),
+        "a first token that takes longer pins its stretch of recording; 0: none does",
+    )
+    slo_itl_ms: int = _option(
+        0, "MS", values.integer(0, 86_400_000), "the same for a gap between two tokens; 0: none does"
+    )
     drain_timeout: float = _option(
         30.0, "SECONDS", values.seconds(0, 86_400), "after SIGTERM, running requests are given so long to end"
     )

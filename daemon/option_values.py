@@ -93,6 +93,17 @@ def seconds(minimum: float, maximum: float) -> Reader:
     return read
 
 
+def share(value: Any) -> float:
+    """Of a whole: 0 to 1."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, bool) or not 0 <= number <= 1:
+        raise ValueError("give a share from 0 to 1")
+    return number
+
+
 def byte_size(value: Any) -> int:
     """Bytes, from a number or from a text such as 512MiB, 2GiB, 1.5G (powers of 1024) or 500MB (powers of 1000)."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", str(value))

@@ -1,5 +1,6 @@
 """The engine: decides (`core/`), executes (`execution/`), and ties the two together (`loop.py`, `process.py`).
 
+`self_audit.py` has finished requests computed again, alone, while there is nothing else to do.
 `protocol.py` is what it says to the daemon, `text/` is what both need to turn text into token ids and back,
 `own_policy.py` loads an operator's own scheduling policy; `config.py`, `clock.py` and `log.py` are what they sound
 like; `doctor.py` proves on a machine that the bits hold.

@@ -32,6 +32,10 @@ class EngineConfig:
     record_max_bytes, record_max_age_s, record_min_free_bytes, record_pin_bytes
                            bounds of the folder that holds the runs: `Bounds` in recorder/retention.py
     sync_interval_ms       power loss loses at most so much of the recording
+    kv_digests             digest each KV block when it is full, compare when it is read again
+    audit_rate             share of the requests that are computed again, alone, while the engine is idle; 0: none
+    slo_ttft_ms, slo_itl_ms
+                           a request whose first token, or whose next one, takes longer pins its segment; 0: none does
 
     The others are fields of `Limits`, described there.
     """
@@ -78,6 +82,10 @@ class EngineConfig:
     max_passes_over: int = 64
     max_preemptions: int = 3
     swap_space_bytes: int = 0
+    kv_digests: bool = False
+    audit_rate: float = 0.0
+    slo_ttft_ms: int = 0
+    slo_itl_ms: int = 0
 
     def given_limits(self) -> dict[str, Any]:
         """The fields that are limits as they stand; the pool's size and the longest context are derived elsewhere."""

@@ -23,13 +23,14 @@ from engine.core.events import (
     StepFailed,
     TimerFired,
 )
-from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.keyframes.classes import KeyframeError
 from engine.core.keyframes.freezing import keyframe_of
+from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner
+from engine.execution.kv_watch import KVWatch
 from engine.log import Logger
 from engine.protocol import (
     Arrive,
@@ -42,6 +43,7 @@ from engine.protocol import (
     Restarted,
     Stop,
 )
+from engine.self_audit import SelfAudit
 
 log = Logger(__name__)
 
@@ -79,13 +81,13 @@ class RecordSink(Protocol):
 class NoRecord:
     """The sink of an engine that records nothing."""
 
-    def record(self, entry: Entry) -> None:
-        pass
     wants_keyframe = False
 
     def record_keyframe(self, keyframe: Entry) -> None:
         pass
 
+    def record(self, entry: Entry) -> None:
+        pass
 
     def record_contents(self, request: int, contents: RequestContents) -> None:
         pass
@@ -105,28 +107,39 @@ class EngineLoop:
         sink: RecordSink,
         publish: Callable[[Entry, tuple[TokenOutput, ...]], None],
         reply: Callable[[Message], None] = lambda message: None,
+        watch: KVWatch | None = None,
+        audit: SelfAudit | None = None,
     ) -> None:
-        """`reply` sends the daemon what is no entry: what was refused before it could be an event."""
+        """
+        reply   sends the daemon what is no entry: what was refused before it could be an event
+        watch   the runner's, where digests of KV blocks are kept
+        audit   has finished requests computed again while there is nothing else to do
+        """
         self.core = core
         self.runner = runner
         self._clock = clock
         self._sink = sink
         self._publish = publish
         self._reply = reply
+        self._watch = watch
+        self._audit = audit
         self._sequence = 0
         self._plan: StepPlanned | None = None
         self._stop_cause: str | None = None
+        self._has_keyframes = True
 
     def serve(self, inbox: Inbox) -> str:
         """Handle messages and execute steps until a Stop; returns its cause."""
         while self._stop_cause is None:
-            self.take(inbox.get())
+            if self._audit is None or not self._audit.has_work:
+                self.take(inbox.get())
+            else:
+                self._audit_unless_called(self._audit, inbox)
             while self._plan is not None and self._stop_cause is None:
                 self.run_step(inbox)
         return self._stop_cause
 
     def take(self, message: Message) -> None:
-        self._has_keyframes = True
         """Turn one message of the daemon into the core's event."""
         match message:
             case Arrive():
@@ -161,6 +174,15 @@ class EngineLoop:
         self._sink.record_tokens(plan.step, outputs)
         self._handle(event, outputs)
 
+    def _audit_unless_called(self, audit: SelfAudit, inbox: Inbox) -> None:
+        """One short step, when nothing has come in."""
+        if messages := inbox.drain():
+            for message in messages:
+                self.take(message)
+            return
+        for event in audit.run_slice():
+            self._handle(event)
+
     def _fire_timer(self) -> None:
         """Tell the core the time it asked for. While it asks a step is under way, so after each step is soon enough."""
         timer_ns = self.core.next_timer_ns
@@ -185,6 +207,8 @@ class EngineLoop:
             arrive.deadline_ns,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
+        if self._audit is not None:
+            self._audit.arrives(event, contents)
         decisions = self._handle(event)
         if not (decisions and type(decisions[0]) is RequestRejected):
             self._sink.record_contents(arrive.request, contents)

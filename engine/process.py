@@ -28,10 +28,12 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.digests import DIGEST_BYTES
+from engine.execution.interface import Runner
 from engine.log import Logger, set_up_at_first_line
 from engine.loop import EngineLoop, NoRecord, RecordSink
 from engine.own_policy import POLICY_DIGEST, OwnPolicy, is_own_policy, load_own_policy, policy_factory
 from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
+from engine.self_audit import SelfAudit
 from recorder.header import Header
 from recorder.incidents import Incident
 from recorder.keeper import Keeper
@@ -226,7 +228,20 @@ class EngineProcess:
             self._outbox.watch(self._recorder, self._keeper)
             sink = self._recorder
         self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
-        return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put)
+        watch, audit = built.runner.watch, self._self_audit(built)
+        return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put, watch, audit)
+
+    def _self_audit(self, built: BuiltRunner) -> SelfAudit | None:
+        if self._config.audit_rate == 0:
+            return None
+        if not built.info["p4_holds"]:
+            log.warning("no request is audited: alone it may have other bits on this machine")
+            return None
+
+        def make_runner(num_blocks: int) -> Runner:
+            return built.runner.emptied(num_blocks, built.limits.block_size, 0)
+
+        return SelfAudit(self._config.audit_rate, built.limits, make_runner, built.runner.watch)
 
     def _start_recorder(self, salt: bytes, built: BuiltRunner, own: OwnPolicy | None) -> Recorder:
         policy = {POLICY_DIGEST: own.sha256} if own else {}

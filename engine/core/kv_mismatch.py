@@ -9,7 +9,7 @@ computed again. A request that only once held the block is left alone: `reprise 
 
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from engine.core.decisions import Decision, PrefixIndexDropped, RequestFinished, StepPlanned
+from engine.core.decisions import Decision, PrefixIndexDropped, RequestFinished, RequestPreempted, StepPlanned
 from engine.core.events import KVMismatch, KVNoticed
 from engine.core.kv_cache import BlockPool
 from engine.core.planner import Planner
@@ -48,7 +48,7 @@ def without_rows(plan: StepPlanned, requests: Container[int]) -> StepPlanned:
 
 def taken_out(decisions: Iterable[object]) -> frozenset[int]:
     """The requests that `make_right` took out of the step under way."""
-    return frozenset([request for decision in decisions if (request := getattr(decision, "request", None)) is not None])
+    return frozenset([each.request for each in decisions if isinstance(each, RequestPreempted | RequestFinished)])
 
 
 def _holders(event: KVMismatch, requests: Mapping[int, Request]) -> list[Request]:

@@ -75,7 +75,7 @@ def build_runner(
     if not verdict.holds:
         log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)
     kv_store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size, limits.swap_space_blocks)
-    runner = ModelRunner(backend, kv_store, text_model, digest_key, clock)
+    runner = ModelRunner(backend, kv_store, text_model, digest_key, clock, keeps_kv_digests=config.kv_digests)
     info = _info(backend, source, model, num_threads, verdict)
     info["backends_passed_over"] = passed_over
     info["eos_token_ids"] = list(text_model.eos_token_ids)

@@ -26,6 +26,7 @@ from engine.execution.digests import extend_digests
 from engine.execution.held_request import HeldRequest
 from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
+from engine.execution.kv_watch import Filled, KVWatch
 from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
 from kernels.backend import Backend, Floats
@@ -36,10 +37,18 @@ class ModelRunner:
 
     text_model      whose end-of-text ids end a request, and in whose text stop strings are looked for
     digest_key      key of the block digests (16 bytes): the recording's salt
+    watch           where `keeps_kv_digests`: what its blocks hold, and what was noticed
     """
 
     def __init__(
-        self, backend: Backend, kv_store: KVStore, text_model: TextModel, digest_key: bytes, clock: Clock
+        self,
+        backend: Backend,
+        kv_store: KVStore,
+        text_model: TextModel,
+        digest_key: bytes,
+        clock: Clock,
+        *,
+        keeps_kv_digests: bool = False,
     ) -> None:
         self.backend = backend
         self.kv_store = kv_store
@@ -48,11 +57,15 @@ class ModelRunner:
         self._clock = clock
         self._requests: dict[int, HeldRequest] = {}
         self._swap_ns = 0  # since the step before
+        self.watch = KVWatch(kv_store.digests, self._tables) if keeps_kv_digests else None
 
     def emptied(self, num_blocks: int, block_size: int, num_host_blocks: int) -> "ModelRunner":
         """Another runner on the same weights: a memory of its own with nothing in it, and no request."""
         kv_store = KVStore.allocate(self.backend, num_blocks, block_size, num_host_blocks)
-        return ModelRunner(self.backend, kv_store, self._text_model, self._digest_key, self._clock)
+        keeps_kv_digests = self.watch is not None
+        return ModelRunner(
+            self.backend, kv_store, self._text_model, self._digest_key, self._clock, keeps_kv_digests=keeps_kv_digests
+        )
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """What an answer of these tokens reads."""
@@ -77,6 +90,8 @@ class ModelRunner:
             self._requests[decision.request].block_table = list(decision.block_ids)
             if decision.host_blocks:
                 self._swap_in(decision)
+            if self.watch is not None:
+                self.watch.admitted(decision)
         elif isinstance(decision, RequestPreempted):
             if decision.host_blocks:
                 self._swap_out(decision)
@@ -91,6 +106,8 @@ class ModelRunner:
         started_ns = self._clock.now_ns()
         blocks = self._requests[decision.request].block_table[: len(decision.host_blocks)]
         self.kv_store.swap_out(blocks, decision.host_blocks)
+        if self.watch is not None:
+            self.watch.copied_out(decision.request, blocks, decision.host_blocks)
         self._swap_ns += self._clock.now_ns() - started_ns
 
     def _swap_in(self, decision: RequestAdmitted) -> None:
@@ -106,15 +123,18 @@ class ModelRunner:
         for number, block in plan.new_blocks:
             if number in self._requests:
                 self._requests[number].block_table.append(block)
+        if self.watch is not None:
+            self.watch.allocated([block for _number, block in plan.new_blocks])
         rows = planned_rows(plan, self._requests)
         emitting = [row for row in rows if row.emits]
         hidden = self._forward(rows)
         executed_ns = self._clock.now_ns()
         filled = tuple(self._filled(rows))
+        kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(rows))
         emitted, outputs = self._draw(emitting, hidden)
         sampled_ns = self._clock.now_ns()
         execute_ns, sample_ns = executed_ns - started_ns, sampled_ns - executed_ns
-        completed = StepCompleted(plan.step, emitted, filled, execute_ns, sample_ns, swap_ns)
+        completed = StepCompleted(plan.step, emitted, filled, execute_ns, sample_ns, swap_ns, kv_digests)
         return StepResult(completed, outputs)
 
     def _forward(self, rows: list[PlannedRow]) -> Floats:
@@ -133,6 +153,18 @@ class ModelRunner:
             self._extend_digests(request.digests, request.tokens, num_full)
             for block in range(first, num_full):
                 yield number, request.digests[block]
+
+    def _filled_blocks(self, rows: list[PlannedRow]) -> list[Filled]:
+        """All blocks that these rows filled, the prompt's too."""
+        size = self.kv_store.block_size
+        return [
+            Filled(number, index, request.block_table[index])
+            for number, request, start, end in rows
+            for index in range(start // size, end // size)
+        ]
+
+    def _tables(self) -> list[tuple[int, list[int]]]:
+        return [(number, request.block_table) for number, request in self._requests.items()]
 
     def _extend_digests(self, digests: list[bytes], tokens: list[int] | tuple[int, ...], num_blocks: int) -> None:
         extend_digests(digests, tokens, num_blocks, self.kv_store.block_size, self._digest_key)

@@ -24,6 +24,7 @@ from engine.core.events import FinishFlag, StepCompleted
 from engine.core.sampling_params import SamplingParams
 from engine.execution.digests import extend_digests
 from engine.execution.interface import StepResult
+from engine.execution.kv_watch import Filled, KVWatch
 
 SCRIPTED_VOCABULARY = 1_000
 END_OF_TEXT = 0
@@ -45,12 +46,13 @@ class ScriptedRunner:
     ignore_eos or min_tokens forbid it.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, digest_key: bytes) -> None:
+    def __init__(self, num_blocks: int, block_size: int, digest_key: bytes, *, keeps_kv_digests: bool = False) -> None:
         self._block_size = block_size
         self._digest_key = digest_key
         self._requests: dict[int, _Held] = {}
         self.slots = array("q", [-1]) * (num_blocks * block_size)
         self.host: dict[int, array[int]] = {}  # host block → its tokens
+        self.watch = KVWatch(self._digests, self._tables) if keeps_kv_digests else None
 
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         digests: list[bytes] = []
@@ -70,10 +72,14 @@ class ScriptedRunner:
                 blocks = decision.block_ids[decision.num_hit_blocks :][: len(decision.host_blocks)]
                 for host_block, block in zip(decision.host_blocks, blocks, strict=True):
                     self.slots[self._slots_of(block)] = self.host[host_block]
+                if self.watch is not None:
+                    self.watch.admitted(decision)
             case RequestPreempted():
                 blocks = tuple(self._requests[decision.request].block_table[: len(decision.host_blocks)])
                 for host_block, block in zip(decision.host_blocks, blocks, strict=True):
                     self.host[host_block] = self.slots[self._slots_of(block)]
+                if self.watch is not None and blocks:
+                    self.watch.copied_out(decision.request, blocks, decision.host_blocks)
                 self._requests[decision.request].block_table = []
             case RequestFinished() | RequestRejected():
                 self._requests.pop(decision.request, None)
@@ -83,6 +89,8 @@ class ScriptedRunner:
     def execute(self, plan: StepPlanned) -> StepResult:
         for request, block in plan.new_blocks:
             self._requests[request].block_table.append(block)
+        if self.watch is not None:
+            self.watch.allocated([block for _request, block in plan.new_blocks])
         emitted: list[tuple[int, str, int, int]] = []
         filled: list[tuple[int, bytes]] = []
         outputs: list[TokenOutput] = []
@@ -91,6 +99,7 @@ class ScriptedRunner:
             for position in range(start, start + count):
                 self.slots[self._slot(held, position)] = held.tokens[position]
             filled.extend((request, digest) for digest in self._filled_digests(held, start, start + count))
+        kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(plan))
         for request, start, count in plan.rows:  # all rows write before any reads, as in a batched attention
             held = self._requests[request]
             if start + count == len(held.tokens):
@@ -98,8 +107,23 @@ class ScriptedRunner:
                 emitted.append((request, self._flag(held, token), context_digest, context_digest & 0xFFFFFFFF))
                 outputs.append(TokenOutput(request, token, -1.0))
                 held.tokens.append(token)
-        completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0)
+        completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0, 0, kv_digests)
         return StepResult(completed, tuple(outputs))
+
+    def _filled_blocks(self, plan: StepPlanned) -> list[Filled]:
+        size = self._block_size
+        return [
+            Filled(request, index, self._requests[request].block_table[index])
+            for request, start, count in plan.rows
+            for index in range(start // size, (start + count) // size)
+        ]
+
+    def _digests(self, blocks: Sequence[int]) -> list[int]:
+        contents = [self.slots[self._slots_of(block)].tobytes() for block in blocks]
+        return [int.from_bytes(hashlib.blake2b(each, digest_size=8).digest(), "little") for each in contents]
+
+    def _tables(self) -> list[tuple[int, list[int]]]:
+        return [(number, held.block_table) for number, held in self._requests.items()]
 
     def _slots_of(self, block: int) -> slice:
         return slice(block * self._block_size, (block + 1) * self._block_size)
