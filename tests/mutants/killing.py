@@ -33,7 +33,7 @@ SUITE = (  # the quickest first
     "tests/simulation/test_simulation.py::test_long_runs_of_counts_keep_every_promise[0]",
 )
 KILLERS = ROOT / "tests" / "mutants" / "killers.json"
-_NO_SUCH_TEST = 4  # pytest's exit code: the killer of old is gone
+_USAGE = 4  # pytest's exit code
 MAX_SECONDS = 150  # a mutant that never comes to an end is killed, in both senses
 
 
@@ -99,7 +99,7 @@ def failing_test(tree: Path, tests: Sequence[str] = SUITE) -> str:
         return f"nothing within {MAX_SECONDS} s"
     if ran.returncode == 0:
         return ""
-    if ran.returncode == _NO_SUCH_TEST:
+    if ran.returncode == _USAGE and "not found: " in ran.stderr:  # the killer of old is gone
         return ""
     told = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     failed = [line for line in told if "::" in line]  # else a file of tests could not even be read
