@@ -27,10 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_serve(subparsers)
     if not given or given[0] != "serve":  # serving needs nothing of the other verbs, nor what they import
         from daemon.bench.command import add_bench
+        from daemon.load.command import add_load
         from replay.__main__ import add_verbs
 
         add_verbs(subparsers)
         add_bench(subparsers)
+        add_load(subparsers)
         _add_doctor(subparsers)
     parsed = parser.parse_args(given)
     code: int = parsed.run(parsed)

@@ -60,6 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine.text",
     ),
     "daemon.bench": ("daemon.bench", "engine.clock", "engine.core.errors"),  # a client: it knows no server of ours
+    "daemon.load": ("daemon.load", "daemon.bench", "replay.simulate", "engine.core.errors"),  # joins the two
     "engine.doctor": ("engine", "kernels"),
     "daemon.__main__": ("daemon", "replay", "engine.core", "engine.text", "engine.doctor"),
 }

@@ -14,6 +14,8 @@ from daemon.bench.errors import BenchError, UnusableOption
 from daemon.bench.options import DRIFT, add_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from daemon.bench.plan import Plan
     from daemon.bench.saved_answers import AnswerFile
 
@@ -33,6 +35,12 @@ def add_bench(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and report; returns the exit code."""
     from daemon.bench.plan import read_plan
+
+    return measured("bench", args, read_plan)
+
+
+def measured(verb: str, args: argparse.Namespace, read_plan: "Callable[[argparse.Namespace], Plan]") -> int:
+    """The plan that is read carried out and reported, for any verb with these options; returns the exit code."""
     from daemon.bench.saved_answers import AnswerFile
 
     try:
@@ -41,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
         _check_writable("--save", args.save)
         return _measure(args, _with_models(plan), AnswerFile(args.save))
     except BenchError as error:
-        print(f"reprise bench: {error}", file=sys.stderr)
+        print(f"reprise {verb}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("reprise bench: interrupted", file=sys.stderr)
+        print(f"reprise {verb}: interrupted", file=sys.stderr)
         return _INTERRUPTED
 
 
@@ -64,7 +72,7 @@ def _measure(args: argparse.Namespace, plan: "Plan", file: "AnswerFile") -> int:
 
     clock = SystemClock()
     bench = Bench(plan, clock, file.keep)
-    if args.workload == DRIFT:
+    if getattr(args, "workload", "") == DRIFT:
         drift = measure_drift(plan, bench)
         _put_out(args.json, report.drift_table(plan, drift), json_report.drift_to_json(plan, drift, clock))
         return 0 if drift.is_none else 1

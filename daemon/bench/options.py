@@ -18,13 +18,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", choices=[*SHAPES, DRIFT], metavar="|".join([*SHAPES, DRIFT]), help="see below")
     _add_servers(parser.add_argument_group("servers"))
     _add_load(parser.add_argument_group("load"))
-    _add_requests(parser.add_argument_group("requests"))
-    results = parser.add_argument_group("results")
-    results.add_argument("--json", metavar="FILE", help="the figures as one JSON object; -: to stdout, without a table")
-    results.add_argument("--save", metavar="FILE.jsonl", help="each answer with its times, one JSON object a line")
+    add_request_options(parser.add_argument_group("requests"))
+    add_result_options(parser.add_argument_group("results"))
 
 
 _Group = argparse._ArgumentGroup
+
+
+def add_result_options(group: _Group) -> None:
+    group.add_argument("--json", metavar="FILE", help="the figures as one JSON object; -: to stdout, without a table")
+    group.add_argument("--save", metavar="FILE.jsonl", help="each answer with its times, one JSON object a line")
 
 
 def _add_servers(group: _Group) -> None:
@@ -41,13 +44,21 @@ def _add_load(group: _Group) -> None:
     group.add_argument("--rate", type=_positive, metavar="R", help="an open loop: Poisson arrivals, so many a second")
     group.add_argument("--requests", type=_count, metavar="N", help="how many in all")
     group.add_argument("--duration", type=_positive, metavar="S", help="seconds of arrivals of an open loop (60)")
-    group.add_argument("--warmup", type=_number, default=1, metavar="N", help="tiny requests before each drive (1)")
+    add_warmup(group)
     group.add_argument("--rounds", type=_count, metavar="N", help="repeat with new words (1; with --against 3)")
     group.add_argument("--seed", type=int, default=1, metavar="N", help="of lengths and arrivals (1)")
+    add_content_seed(group)
+
+
+def add_warmup(group: _Group) -> None:
+    group.add_argument("--warmup", type=_number, default=1, metavar="N", help="tiny requests before each drive (1)")
+
+
+def add_content_seed(group: _Group) -> None:
     group.add_argument("--content-seed", type=int, default=1, metavar="N", help="of the prompts' words (1)")
 
 
-def _add_requests(group: _Group) -> None:
+def add_request_options(group: _Group) -> None:
     ids = IdRange()
     group.add_argument("--prompt", choices=FORMS, default="text", help="a text, token ids, or chat messages (text)")
     group.add_argument(

@@ -1,12 +1,13 @@
 """What to measure, as one object, and how it is read from the options, which may contradict each other."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from daemon.bench.endpoint import Endpoint, plain_url
 from daemon.bench.errors import UnusableOption
 from daemon.bench.options import DRIFT
-from daemon.bench.prompts import IdRange
+from daemon.bench.prompts import IdRange, Prompt, write_prompts
 from daemon.bench.workloads import SHAPES, ClosedLoop, Load, OpenLoop, Workload, plan_workload
 
 _DRIFT_WORKLOAD = "W2"
@@ -21,6 +22,7 @@ class Plan:
     content_seed   of their words
     num_warmups    tiny requests before each drive, not counted
     timeout_s      for each request
+    write          workload, form, content key and range of ids → a prompt for each request
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -31,6 +33,7 @@ class Plan:
     num_rounds: int
     num_warmups: int
     timeout_s: float
+    write: Callable[[Workload, str, object, IdRange], list[Prompt]] = write_prompts
 
     def with_models(self, models: list[str]) -> "Plan":
         """A model for each endpoint."""

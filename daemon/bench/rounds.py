@@ -14,7 +14,7 @@ from daemon.bench.drive import Drive, drive, warm_up
 from daemon.bench.endpoint import Endpoint
 from daemon.bench.plan import Plan
 from daemon.bench.progress import ProgressBar
-from daemon.bench.prompts import Prompt, write_prompts
+from daemon.bench.prompts import Prompt
 from daemon.bench.statistics import Figures, figures_of
 from daemon.bench.workloads import Workload
 from engine.clock import Clock
@@ -68,7 +68,7 @@ class Bench:
         name          tells it from others of this side
         content_key   of the words; equal keys ask the same
         """
-        prompts = write_prompts(workload, self._plan.form, content_key, self._plan.id_range)
+        prompts = self._plan.write(workload, self._plan.form, content_key, self._plan.id_range)
         with ProgressBar(f"{workload.name} {side} {name}", len(prompts), self._clock) as bar:
             done = asyncio.run(self._warm_up_and_drive(side, f"{content_key}/{side}/{name}", workload, prompts, bar))
         self._keep(side, name, done.answers)

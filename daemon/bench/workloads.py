@@ -42,7 +42,18 @@ class OpenLoop:
         return f"open loop, Poisson, {self.rate:g} requests/s, {until}"
 
 
-Load = ClosedLoop | OpenLoop
+@dataclass(frozen=True, slots=True)
+class TraceTimes:
+    """Arrivals at given times, the last one `span_s` after the first, whatever the server makes of them."""
+
+    num_requests: int
+    span_s: float
+
+    def __str__(self) -> str:
+        return f"open loop, the trace's own times, {_plural(self.num_requests, 'request')} in {self.span_s:,.1f} s"
+
+
+Load = ClosedLoop | OpenLoop | TraceTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,7 @@ def plan_workload(name: str, seed: int, load: Load | None = None) -> Workload:
     """The workload `name`, a key of SHAPES, with its own load or another."""
     shape = SHAPES[name]
     load = load or shape.load
+    assert not isinstance(load, TraceTimes), "a trace brings its own requests"
     lengths = draws_for("lengths", name, seed)
     dues: list[float | None]
     dues = [None] * load.num_requests if isinstance(load, ClosedLoop) else [*_arrivals(name, seed, load)]
