@@ -24,6 +24,7 @@ class CountingExecutor:
         self._block_size = block_size
         self._cost = cost
         self._held: dict[int, _Held] = {}
+        self._num_copied = 0  # blocks, since the step before
         self.num_tokens = 0
         self.num_recomputed = 0
 
@@ -49,6 +50,10 @@ class CountingExecutor:
     def drop(self, request: int) -> None:
         del self._held[request]
 
+    def copy_blocks(self, num_blocks: int) -> None:
+        """So many KV blocks go to the host pool or come back before the next step."""
+        self._num_copied += num_blocks
+
     def execute(self, plan: StepPlanned) -> StepCompleted:
         size, held_requests = self._block_size, self._held
         emitted: list[tuple[int, str, int, int]] = []
@@ -68,7 +73,8 @@ class CountingExecutor:
                 held.num_tokens += 1
                 emitted.append(held.token if held.num_tokens < held.num_all_tokens else held.last_token)
         step_ns = self._cost.of(shape_of(plan.rows))
-        return StepCompleted(plan.step, tuple(emitted), tuple(filled), step_ns, 0)
+        swap_ns, self._num_copied = self._cost.of_copies(self._num_copied, size), 0
+        return StepCompleted(plan.step, tuple(emitted), tuple(filled), step_ns, 0, swap_ns)
 
 
 class _Held:

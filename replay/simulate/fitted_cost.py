@@ -4,11 +4,13 @@ The engine's own model (`engine/core/step_time.py`) follows the latest steps; he
 for the whole of it is to be performed again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from engine.core.decisions import StepPlanned
-from engine.core.events import StepCompleted
+from engine.core.decisions import RequestAdmitted, RequestPreempted, StepPlanned
+from engine.core.events import StepCompleted, StepFailed
+from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
 from recorder.reader import Recording
@@ -21,10 +23,17 @@ _NUM_SWEEPS = 2_000
 
 def cost_of_recording(path: Path) -> StepCost:
     """Raises UnusableTrace when too few steps are in it, and what opening a recording raises."""
-    samples = list(_samples(Recording.open(path).entries()))
-    if len(samples) < MIN_STEPS:
-        raise UnusableTrace(f"{path} holds {len(samples)} executed steps: a cost is fitted to {MIN_STEPS} at least")
-    return fit(samples)
+    recording = Recording.open(path)
+    samples = _Samples()
+    for entry in recording.entries():
+        samples.read(entry)
+    if len(samples.steps) < MIN_STEPS:
+        raise UnusableTrace(
+            f"{path} holds {len(samples.steps)} executed steps: a cost is fitted to {MIN_STEPS} at least"
+        )
+    cost = fit(samples.steps)
+    num_copied = samples.num_copied * Limits.from_dict(recording.header.limits).block_size
+    return replace(cost, copy_ns=samples.swap_ns / num_copied) if num_copied else cost
 
 
 def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
@@ -52,13 +61,30 @@ def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
     return StepCost(*[weight * sum(step_ns for _, step_ns in rows) / expected for weight in cost])
 
 
-def _samples(entries: Iterable[Entry]) -> Iterator[tuple[StepShape, int]]:
-    """Each executed step's shape and time: from its decision to its result, whatever the engine did beside it."""
-    shape: StepShape | None = None
-    began_ns = 0
-    for entry in entries:
-        if isinstance(entry.event, StepCompleted) and shape is not None:
-            yield shape, entry.now_ns - began_ns
+class _Samples:
+    """
+    steps        each executed step's shape and time: from its decision to its result, whatever the engine did beside it
+                 but copying
+    num_copied   KV blocks, to the host pool and back, whose copies were timed; swap_ns: what they took
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[StepShape, int]] = []
+        self.num_copied = self.swap_ns = 0
+        self._shape: StepShape | None = None
+        self._began_ns = 0
+        self._num_planned = 0  # copies since the step before
+
+    def read(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, StepCompleted) and self._shape is not None:
+            self.steps.append((self._shape, entry.now_ns - self._began_ns - event.swap_ns))
+            self.num_copied += self._num_planned if event.swap_ns else 0
+            self.swap_ns += event.swap_ns
+        if isinstance(event, StepCompleted | StepFailed):
+            self._num_planned = 0
         for decision in entry.decisions:
             if isinstance(decision, StepPlanned):
-                shape, began_ns = shape_of(decision.rows), entry.now_ns
+                self._shape, self._began_ns = shape_of(decision.rows), entry.now_ns
+            elif isinstance(decision, RequestAdmitted | RequestPreempted):
+                self._num_planned += len(decision.host_blocks)

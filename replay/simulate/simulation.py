@@ -6,7 +6,7 @@ Virtual time advances by what the executor says a step took, and jumps to the ne
 from collections.abc import Callable, Sequence
 
 from engine.clock import ManualClock
-from engine.core.decisions import RequestFinished, RequestRejected, StepPlanned
+from engine.core.decisions import RequestAdmitted, RequestFinished, RequestPreempted, RequestRejected, StepPlanned
 from engine.core.events import Event, RequestArrived
 from engine.core.limits import Limits
 from engine.core.policies.interface import PolicyFactory
@@ -54,7 +54,7 @@ class Simulation:
 
     def _run_step(self, plan: StepPlanned) -> None:
         completed = self._executor.execute(plan)
-        self.clock.advance(completed.execute_ns)
+        self.clock.advance(completed.swap_ns + completed.execute_ns)
         self._take_arrivals()
         self._plan = None
         self._handle(completed)
@@ -94,5 +94,7 @@ class Simulation:
                 self._plan = decision  # type: ignore[assignment]  # its type was just compared
             elif kind is RequestFinished or kind is RequestRejected:
                 self._executor.drop(decision.request)  # type: ignore[union-attr]  # both have one
+            elif kind is RequestAdmitted or kind is RequestPreempted:
+                self._executor.copy_blocks(len(decision.host_blocks))  # type: ignore[union-attr]  # both have them
         for read in self.readers:
             read(entry)

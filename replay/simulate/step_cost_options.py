@@ -12,9 +12,9 @@ def add_step_cost(parser: argparse.ArgumentParser) -> None:
     cost.add_argument(
         "--step-cost",
         type=_step_cost,
-        metavar="NS,NS,NS,NS,NS",
+        metavar="NS,NS,NS,NS,NS[,NS]",
         default=StepCost(),
-        help="a step; a decode row; a token it attends; a prefill token; a pair of tokens in it "
+        help="a step; a decode row; a token it attends; a prefill token; a pair of tokens in it; a token swapped "
         f"(default: {StepCost().as_flags()}, the cpu backend with the default model)",
     )
     cost.add_argument("--cost-from", type=Path, metavar="REC", help="fit the step cost to a recording's steps")

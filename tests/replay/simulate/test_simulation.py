@@ -133,3 +133,36 @@ def test_the_figures_are_lines_for_people_too(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "ttft_ms" in out
     assert "fairness" in out
+
+
+def test_swapping_costs_what_its_copies_take_and_so_compares_with_recomputing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cheap copies are chosen and charged; a dear one is measured, and no other made."""
+
+    def with_copies_of(copy_ns: float, *swap_space: str) -> dict[str, Any]:
+        cost = StepCost(copy_ns=copy_ns).as_flags()
+        return simulated(capsys, trace, *SMALL_POOL, *swap_space, "--step-cost", cost)
+
+    trace, space = str(samples.busy_azure(tmp_path)), ("--swap-space-blocks", "200")
+    recomputed = with_copies_of(4_000)
+    assert (recomputed["swaps"], recomputed["swap_ms"]) == (0, 0)
+    swapped = with_copies_of(4_000, *space)
+    assert swapped["swaps"] == swapped["preemptions"] > 5
+    num_copied = swapped["swapped_out_blocks"] + swapped["swapped_in_blocks"]
+    assert swapped["swap_ms"] == pytest.approx(num_copied * 16 * 0.004)
+    assert swapped["extra_tokens_share"] == 0 < recomputed["extra_tokens_share"]
+    assert swapped["e2e_ms"]["p99"] < recomputed["e2e_ms"]["p99"]
+    dear = with_copies_of(4_000_000, *space)
+    assert dear["swaps"] == 1
+    assert dear["e2e_ms"]["p99"] > recomputed["e2e_ms"]["p99"] + 1_000
+
+
+def test_what_a_copy_takes_is_read_from_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, run = str(samples.busy_azure(tmp_path)), tmp_path / "run"
+    made_with = StepCost(copy_ns=7_000)
+    pool = [*SMALL_POOL, "--swap-space-blocks", "200", "--step-cost", made_with.as_flags()]
+    simulated(capsys, trace, *pool, "--record-dir", str(run))
+    fitted = cost_of_recording(run)
+    assert fitted.copy_ns == pytest.approx(7_000, rel=0.01)
+    assert fitted.prefill_ns == pytest.approx(made_with.prefill_ns, rel=0.1)
