@@ -1,6 +1,7 @@
 """Replay: recorded events go through the same core again, recorded plans through the same kernels.
 
-Read in this order: `lives.py` (a recording as the lives of its engine processes), `player.py` (events into the core),
+Read in this order: `lives.py` (a recording as the lives of its engine processes), `span.py` (`--from STEP`: where
+the core's state is known to begin at), `player.py` (events into the core),
 `divergence.py` (a difference and what surrounds it), then the verbs of `__main__.py`:
 
     show      `show.py`: `summary.py` and `figures.py` (the recording at large), `request_story.py`, `transcript.py`

@@ -19,6 +19,7 @@ from replay.refusal import CannotCompare
 from replay.shrink.command import add_arguments as add_shrink_arguments
 from replay.simulate.command import add_simulate
 from replay.simulate.import_command import add_import
+from replay.span import add_span_options, span_of
 from replay.what_if.command import add_arguments as add_what_if
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
@@ -51,7 +52,8 @@ def add_verbs(subparsers: "Subparsers") -> None:
         "--around", type=int, metavar="SEQUENCE", help="with --transcript: only the entries near this one"
     )
 
-    _verb(subparsers, "check", _check, "let the core decide again: all decisions must be equal (no model needed)")
+    check_summary = "let the core decide again: all decisions must be equal (no model needed)"
+    add_span_options(_verb(subparsers, "check", _check, check_summary))
 
     execute = _verb(subparsers, "execute", _execute, "run the model over the recorded plans: tokens and digests equal")
     _add_model_options(execute)
@@ -197,7 +199,7 @@ def _keys(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from replay.check import check
 
-    return _finish(args, check(args.recording))
+    return _finish(args, check(args.recording, span=span_of(args)))
 
 
 def _execute(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.core.events import StepCompleted
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, UnknownRecord
 from recorder.header import Header
-from recorder.reader import Recording
+from recorder.reader import Recording, Segment
 from recorder.vault import Contents
 from replay.refusal import CannotCompare
 
@@ -33,7 +33,7 @@ class Life:
 
     @property
     def refusal(self) -> CannotCompare | None:
-        """Why none of it can be compared: it does not begin with an empty core. None when it does."""
+        """Why it cannot be replayed from its beginning: its core was not empty there. None when it was."""
         if self.header.starts_fresh:
             return None
         path = self._section.segments[0].path
@@ -43,9 +43,16 @@ class Life:
             f"give the whole run's folder, {path.parent}, if its first segment is still there",
         )
 
-    def entries(self, from_sequence: int = 0) -> Iterator[Entry]:
-        """All that can be read, notices of the recorder included; those before `from_sequence` are left out."""
-        return self._section.entries(from_sequence)
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._section.segments
+
+    def entries(self, from_sequence: int = 0, *, keyframes: bool = False) -> Iterator[Entry]:
+        """All that can be read, notices of the recorder included; those before `from_sequence` are left out.
+
+        keyframes   are entries too
+        """
+        return self._section.entries(from_sequence, keyframes=keyframes)
 
     def contents(self) -> Contents:
         """Raises NoContents when no vault was kept."""
@@ -62,14 +69,14 @@ class Life:
             if isinstance(event, RecordingClosed):
                 continue
             if isinstance(event, RecordingGap):
-                refuse(_missing(event.first_sequence, event.num_entries, event.cause))
+                refuse(missing(event.first_sequence, event.num_entries, event.cause))
                 return
             if entry.sequence != expected:
-                refuse(_missing(expected, entry.sequence - expected, "a hole in the sequence"))
+                refuse(hole(expected, entry.sequence))
                 return
             unknown = next((record for record in (event, *entry.decisions) if isinstance(record, UnknownRecord)), None)
             if unknown is not None:
-                refuse(_unknown(entry.sequence, unknown.kind))
+                refuse(unknown_kind(entry.sequence, unknown.kind))
                 return
             expected += 1
             yield entry
@@ -89,15 +96,20 @@ class Life:
         return [str(notice) for notice in self._section.notices]
 
 
-def _missing(first_sequence: int, num_entries: int, cause: str) -> CannotCompare:
+def missing(first_sequence: int, num_entries: int, cause: str, remedy: str = "") -> CannotCompare:
     return CannotCompare(
         f"{num_entries} entries from sequence {first_sequence} on are missing ({cause}), "
         "so the core's state after them is not known",
-        f"everything before sequence {first_sequence} was compared; nothing after it in this engine process can be",
+        remedy
+        or f"everything before sequence {first_sequence} was compared; nothing after it in this engine process can be",
     )
 
 
-def _unknown(sequence: int, kind: int) -> CannotCompare:
+def hole(expected: int, found: int, remedy: str = "") -> CannotCompare:
+    return missing(expected, found - expected, "a hole in the sequence", remedy)
+
+
+def unknown_kind(sequence: int, kind: int) -> CannotCompare:
     return CannotCompare(
         f"the entry at sequence {sequence} holds a record of kind {kind}, which this version does not know",
         "a newer version recorded it: replay it with that one",
