@@ -56,6 +56,7 @@ def add_verbs(subparsers: "Subparsers") -> None:
     add_span_options(_verb(subparsers, "check", _check, check_summary))
 
     execute = _verb(subparsers, "execute", _execute, "run the model over the recorded plans: tokens and digests equal")
+    add_span_options(execute)
     _add_model_options(execute)
 
     isolate = _verb(subparsers, "isolate", _isolate, "run one request alone: the same bits as in company")
@@ -207,7 +208,8 @@ def _execute(args: argparse.Namespace) -> int:
     from replay.model_runs.open_model import Overrides
 
     overrides = Overrides(args.model, args.backend)
-    return _finish(args, execute(args.recording, overrides=overrides, allow_numeric_drift=args.allow_numeric_drift))
+    drift = args.allow_numeric_drift
+    return _finish(args, execute(args.recording, overrides=overrides, allow_numeric_drift=drift, span=span_of(args)))
 
 
 def _isolate(args: argparse.Namespace) -> int:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
+from recorder.vault import Contents
 from replay.divergence import (
     MAX_DIFFERENCES,
     NUM_ENTRIES_BEFORE,
@@ -23,10 +25,13 @@ from replay.divergence import (
 )
 from replay.environment import agree
 from replay.lives import Life, Run
+from replay.model_runs.midway import MidwayRunner
 from replay.model_runs.open_model import OpenRunner, Overrides, open_recorded_model
 from replay.model_runs.reexecution import Counts, Difference, FilledBlock, PromptDigest, Reexecution, run
+from replay.own_policy import thawed_core
 from replay.progress import Progress
 from replay.refusal import CannotCompare
+from replay.span import Beginning, Resumption, Span, beginning_of, moments, stretches
 from replay.transcript import Trail, describe, name_of
 from replay.verdict import Verdict
 
@@ -37,49 +42,55 @@ def execute(
     overrides: Overrides = Overrides(),  # noqa: B008  # immutable
     allow_numeric_drift: bool = False,
     open_runner: OpenRunner | None = None,
+    span: Span = Span(),  # noqa: B008  # immutable
 ) -> Verdict:
     """Compare every token and digest in the recording with what the model computes now.
 
+    span          what of the recording; all of it by default
     overrides     what stands in for the recorded model's name or backend
     open_runner   makes the runner of each life; tests hand in one without weights, or with a planted fault
     Raises CannotCompare, RecordingError or ModelError when it cannot begin.
     """
     recorded = Run.open(path)
-    session = _Execution(path, recorded, overrides, allow_numeric_drift, open_runner or open_recorded_model)
-    with Progress("execute", "steps", recorded.count_steps()) as progress:
+    session = _Execution(path, recorded, overrides, allow_numeric_drift, open_runner or open_recorded_model, span)
+    with Progress("execute", "steps", recorded.count_steps() if span == Span() else 0) as progress:
         return session.run(progress)
 
 
 class _Execution:
     def __init__(
-        self, path: Path, recorded: Run, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner
+        self, path: Path, recorded: Run, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner, span: Span
     ) -> None:
         self._path = path
         self._recorded = recorded
         self._overrides = overrides
         self._allow_drift = allow_drift
         self._open_runner = open_runner
+        self._span = span
         self._counts = Counts()
         self._span_ns = 0
         self._notes: list[str] = []
         self._refusals: list[CannotCompare] = []
 
     def run(self, progress: Progress) -> Verdict:
-        for life in self._recorded.lives:
-            if life.refusal is not None:
-                self._refusals.append(life.refusal)
+        for number, life in enumerate(self._span.lives_of(self._recorded.lives)):
+            try:
+                first = self._span.first if number == 0 else None
+                beginning = beginning_of(life, None if first is None else first.step)
+            except CannotCompare as refusal:
+                self._refusals.append(refusal)
                 continue
-            divergence = self._run_life(life, progress)
+            divergence = self._run_life(life, beginning, progress)
             if divergence is not None:
                 return self._verdict(progress, (divergence,))
         return self._verdict(progress, ())
 
-    def _run_life(self, life: Life, progress: Progress) -> Divergence | None:
+    def _run_life(self, life: Life, beginning: Beginning, progress: Progress) -> Divergence | None:
         contents = life.contents()
         opened = self._open_runner(life.header, self._overrides)
         agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=self._allow_drift)
-        self._notes += (*agreement.notes, *contents.notices)
-        reexecution = Reexecution(opened.runner, contents, self._counts, agreement)
+        self._notes += (*agreement.notes, *contents.notices, *filter(None, [beginning.note]))
+        runner = MidwayRunner(opened.runner, Limits.from_dict(life.header.limits))
         trail = Trail(life.opened_ns, NUM_ENTRIES_BEFORE)
         first_ns = 0
 
@@ -90,12 +101,41 @@ class _Execution:
             progress.at(self._counts.steps)
 
         found = None
-        try:
-            found = run(reexecution, life.comparable_entries(self._refusals.append), passed)
-        except CannotCompare as refusal:  # behind this place; what was before it has been compared
-            self._refusals.append(refusal)
+        for resumption, entries in stretches(moments(life, beginning, self._refusals.append, self._span.last)):
+            reexecution = Reexecution(runner, contents, self._counts, agreement)
+            try:
+                if resumption is not None:
+                    entries = self._go_on(life, runner, reexecution, resumption, contents, entries)
+                found = run(reexecution, entries, passed)
+            except CannotCompare as refusal:  # behind this place; what was before it has been compared
+                self._refusals.append(refusal)
+                for _entry in entries:
+                    pass
+            if found is not None:
+                break
         self._span_ns += max(0, trail.last_ns - first_ns) if first_ns else 0
         return None if found is None else _report(self._path, life, *found, trail, agreement.differences)
+
+    def _go_on(
+        self,
+        life: Life,
+        runner: MidwayRunner,
+        reexecution: Reexecution,
+        resumption: Resumption,
+        contents: Contents,
+        entries: Iterator[Entry],
+    ) -> Iterator[Entry]:
+        """From a keyframe: the entries that can be compared. Raises CannotCompare when the keyframe is of no use."""
+        rebuilt = runner.rebuild(thawed_core(life.header, resumption.keyframe), contents)
+        reexecution.begin_at(rebuilt.counts, rebuilt.plan)
+        self._notes.append(
+            f"at sequence {resumption.entry.sequence} {len(rebuilt.counts)} requests were brought to where they stood, "
+            f"{rebuilt.num_tokens} tokens computed again"
+        )
+        num_unknown = len(rebuilt.left_out)
+        if num_unknown:
+            self._notes.append(f"{num_unknown} requests under way are left out: the vault does not have their tokens")
+        return rebuilt.without_left_out(entries)
 
     def _verdict(self, progress: Progress, divergences: tuple[Divergence, ...]) -> Verdict:
         counts = self._counts

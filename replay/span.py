@@ -142,6 +142,23 @@ def moments(
             return
 
 
+def stretches(found: Iterator[Entry | Resumption]) -> Iterator[tuple[Resumption | None, Iterator[Entry]]]:
+    """`moments` in stretches without a gap: what each begins at, None for a new core, and its entries without the
+    keyframes, to be exhausted before the next one is asked for."""
+    beginnings: list[Resumption | None] = [None]
+
+    def entries() -> Iterator[Entry]:
+        for moment in found:
+            if isinstance(moment, Resumption):
+                beginnings.append(moment)
+                return
+            if not isinstance(moment.event, CoreKeyframe):
+                yield moment
+
+    while beginnings:
+        yield beginnings.pop(), entries()
+
+
 def _refusal(entry: Entry, expected: int) -> CannotCompare | None:
     event = entry.event
     if isinstance(event, RecordingGap):

@@ -90,6 +90,11 @@ class Core:
         """When the core wants a TimerFired; 0: not at all. While it is not 0 somebody waits, so a step is under way."""
         return self._deadlines.next_ns
 
+    @property
+    def step_under_way(self) -> StepPlanned | None:
+        """The step whose result has not come yet."""
+        return self._step_under_way
+
     def check_invariants(self) -> None:
         """No block of either pool is lost or in two places. Cost: one pass over both."""
         self.pool.check_invariants()

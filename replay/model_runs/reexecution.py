@@ -109,6 +109,14 @@ class Reexecution:
                     break
         return difference
 
+    def begin_at(self, counts: dict[int, int], plan: StepPlanned | None) -> None:
+        """In the middle of a life: the output tokens that requests had, and the step under way."""
+        for request, num_output_tokens in counts.items():
+            self._counter_recorded.begin(request, num_output_tokens)
+            self._counter_now.begin(request, num_output_tokens)
+        if plan is not None:
+            self._follow(plan)
+
     def finish(self) -> None:
         """The entries have ended: a step whose result was not recorded is only counted."""
         if self._plan is not None:
