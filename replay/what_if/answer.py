@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ class Answered:
     is_executed   the model ran: times are this machine's, now
     recorded, control, asked
                   values of `outcome.py`
+    redealt       values of the recorded settings and of those asked for, each with the noise dealt out otherwise
     fork          the first decision that does something else; None where there is none, or where steps were executed
     opened_ns     the time that the fork's is counted from
     done          decisions by name, recorded and as asked
@@ -52,6 +53,7 @@ class Answered:
     recorded: dict[str, Any]
     control: dict[str, Any]
     asked: dict[str, Any]
+    redealt: tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]
     trust: Trust
     fork: Fork | None
     opened_ns: int
@@ -79,6 +81,7 @@ class Answered:
             "recorded": self.recorded,
             "control": self.control,
             "what_if": self.asked,
+            "redealt": {"recorded": list(self.redealt[0]), "what_if": list(self.redealt[1])},
             "trust": self.trust.as_values(),
             "first_difference": fork
             and {
@@ -107,36 +110,58 @@ def _lines(answer: Answered) -> Iterator[str]:
     yield ""
     yield from _decisions(answer)
     yield ""
-    yield f"{'executed' if answer.is_executed else 'predicted'} in {answer.seconds:.1f} s; {answer.trust.as_text()}"
+    yield answer.trust.as_text()
+    yield f"{'executed' if answer.is_executed else 'predicted'} in {answer.seconds:.1f} s"
     yield from (f"  note: {note}" for note in answer.notes)
 
 
 def _table(answer: Answered) -> Iterator[str]:
     runs = [getattr(answer, attribute) for attribute, _title in _COLUMNS]
-    yield f"{'':<28}" + "".join(f"{title:>12}" for _attribute, title in _COLUMNS) + f"{'of recorded':>13}"
+    has_ranges = bool(answer.redealt[0])
+    titles = [title for _attribute, title in _COLUMNS]
+    yield (
+        f"{'':<26}{titles[0]:>11}{titles[1]:>11}{'by chance' if has_ranges else '':>18}{titles[2]:>11}"
+        f"{'by chance' if has_ranges else '':>18}{'of recorded':>13}"
+    )
     for latency, title in _LATENCIES.items():
         for rank in RANKS:
-            values = [run[latency] and run[latency][f"p{rank}"] for run in runs]
-            yield _row(f"{title} p{rank}, ms", values, lambda value: f"{value:,.1f}")
+            yield _row(answer, f"{title} p{rank}, ms", lambda run: _at(run[latency], rank), "{:,.1f}")  # noqa: B023  # at once
     for name, title in _FIGURES.items():
-        yield _row(title, [run[name] for run in runs], _number)
+        yield _row(answer, title, lambda run: run[name], "{:,.2f}")  # noqa: B023  # called at once
     for name, title in _SHARES.items():
-        yield _row(title, [run[name] for run in runs], lambda value: f"{value:.1%}")
+        yield _row(answer, title, lambda run: run[name], "{:.1%}")  # noqa: B023  # called at once
     for run, (_attribute, title) in zip(runs, _COLUMNS, strict=True):
         ends = ", ".join(f"{reason} {count}" for reason, count in {**run["finished"], **run["rejected"]}.items())
         yield f"{'ends, ' + title:<28}  {ends}"
 
 
-def _row(title: str, values: list[Any], as_text: Any) -> str:
-    if all(value is None for value in values):
-        return f"{title:<28}" + f"{'-':>12}" * len(values)
-    cells = "".join(f"{'-' if value is None else as_text(value):>12}" for value in values)
-    recorded, asked = values[0], values[-1]
-    return f"{title:<28}{cells}" + (f"{asked / recorded:>12.2f}×" if recorded and asked is not None else "")
+def _at(values: dict[str, float] | None, rank: int) -> float | None:
+    return None if values is None else values[f"p{rank}"]
 
 
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+def _row(answer: Answered, title: str, of: Callable[[dict[str, Any]], Any], form: str) -> str:
+    recorded, control, asked = of(answer.recorded), of(answer.control), of(answer.asked)
+    by_chance = [_range([of(run) for run in (own, *redealt)], form) for own, redealt in
+                 zip((answer.control, answer.asked), answer.redealt, strict=True)]  # fmt: skip
+    line = (
+        f"{title:<26}{_cell(recorded, form):>11}{_cell(control, form):>11}{by_chance[0]:>18}"
+        f"{_cell(asked, form):>11}{by_chance[1]:>18}"
+    )
+    return line + (f"{asked / recorded:>12.2f}×" if recorded and asked is not None else "")
+
+
+def _cell(value: float | None, form: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else form.format(value)
+
+
+def _range(values: list[Any], form: str) -> str:
+    """From the smallest to the largest, where chance makes a difference."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or min(known) == max(known):
+        return ""
+    return f"{_cell(min(known), form)} … {_cell(max(known), form)}"
 
 
 def _tenants(recorded: dict[str, Any], asked: dict[str, Any]) -> Iterator[str]:
@@ -144,16 +169,12 @@ def _tenants(recorded: dict[str, Any], asked: dict[str, Any]) -> Iterator[str]:
     for tenant, was in recorded.items():
         come = asked.get(tenant, was)
         pairs = [(was[name] and was[name][rank], come[name] and come[name][rank]) for name, rank in _TENANT_COLUMNS]
-        cells = "".join(f"{_cell(left)} → {_cell(right)}".rjust(22) for left, right in pairs)
+        cells = "".join(f"{_cell(left, '{:,.0f}')} → {_cell(right, '{:,.0f}')}".rjust(22) for left, right in pairs)
         good = f"{was['good_share']:.0%} → {come['good_share']:.0%}"
         yield f"{cut(tenant or '(none)', 19):<20}{was['requests']:>9}{cells}{good:>16}"
 
 
 _TENANT_COLUMNS = (("ttft_ms", "p50"), ("ttft_ms", "p99"), ("itl_ms", "p99"))
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def _decisions(answer: Answered) -> Iterator[str]:

@@ -5,7 +5,8 @@ fitted to the recording says of its shape, put right by how the steps of about i
 much more or less as the recorded step nearest to it in time: what befell the machine befalls it in the counterfactual
 too. A step that was recorded at that very time in that very shape takes what it took.
 
-`as_a_stranger` is for the control: no step may know its own recorded time; it takes its neighbour's deviation.
+With `exchange` no step knows its own recorded time, it takes the deviation of one so many steps away, which takes its
+own: the same noise, dealt out otherwise. That tells how well steps are predicted, and what a run owes to its noise.
 """
 
 from bisect import bisect_left
@@ -43,13 +44,13 @@ class _Deviation:
 class StepTimes:
     """Raises CannotCompare when too few steps were executed to fit a cost to."""
 
-    def __init__(self, samples: Sequence[StepSample], *, as_a_stranger: bool = False) -> None:
+    def __init__(self, samples: Sequence[StepSample], *, exchange: int = 0) -> None:
         if len(samples) < MIN_STEPS:
             raise CannotCompare(
                 f"the recording holds {len(samples)} executed steps, and a step cost is fitted to {MIN_STEPS} at least",
                 "record a longer run, or run the model: --execute",
             )
-        self._as_a_stranger = as_a_stranger
+        self._exchange = exchange
         self.cost: StepCost = fit([(sample.shape, sample.total_ns - sample.swap_ns) for sample in samples])
         self._corrections = self._fit_corrections(samples)
         num_copied = sum(sample.num_copied_blocks for sample in samples)
@@ -64,7 +65,7 @@ class StepTimes:
     def of(self, shape: StepShape, began_ns: int, num_copied_blocks: int) -> StepTime:
         near = self._nearest(shape.prefill_tokens > 0, began_ns)
         sample = near.sample
-        if not self._as_a_stranger and sample.shape == shape and num_copied_blocks == sample.num_copied_blocks:
+        if not self._exchange and sample.shape == shape and num_copied_blocks == sample.num_copied_blocks:
             return StepTime(sample.total_ns, sample.execute_ns, sample.sample_ns, sample.swap_ns)
         busy_ns = max(1.0, self._expected_ns(shape) * near.factor + near.stall_ns)
         share = busy_ns / max(1, sample.total_ns - sample.swap_ns)
@@ -76,9 +77,8 @@ class StepTimes:
         index = bisect_left(times, began_ns)
         if index == len(times) or (index and began_ns - times[index - 1] < times[index] - began_ns):
             index -= 1
-        if self._as_a_stranger and len(found) > 1:
-            index = index ^ 1 if index ^ 1 < len(found) else index - 1  # neighbours exchange: each is used once
-        return found[index]
+        other = index ^ self._exchange  # pairs exchange: each deviation is used as often as it occurred
+        return found[other if other < len(found) else max(0, index - self._exchange)]
 
     def _deviation(self, sample: StepSample) -> _Deviation:
         took_ns = max(1, sample.total_ns - sample.swap_ns)

@@ -1,7 +1,8 @@
 """`reprise what-if`: the recorded load under other settings, or under this version's code.
 
-Three runs are read alike: the recorded one; the control, which is the recorded settings predicted by the same means
-and says whether the answer is to be trusted; and the one that was asked for. Each life of the engine begins anew.
+Runs are read alike: the recorded one; the control, which is the recorded settings by the same means and tells whether
+the answer is to be trusted; the one that was asked for; and both again with the machine's noise dealt out otherwise,
+which tells what in their figures is chance. Each life of the engine begins anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from engine.clock import SystemClock
 from engine.core.events import StepCompleted
+from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
 from replay.lives import Life, Run
 from replay.progress import Progress
@@ -20,11 +22,13 @@ from replay.what_if.answer import Answered, Changed
 from replay.what_if.counterfactual import Counterfactual, Fork, Reader, Steps
 from replay.what_if.outcome import RunOutcome
 from replay.what_if.predicted_steps import PredictedSteps
-from replay.what_if.recorded_load import Input, RecordedLoad
+from replay.what_if.recorded_load import Input, RecordedLoad, StepSample
 from replay.what_if.scenario import Scenario, scenario_of
 from replay.what_if.step_times import StepTimes
 from replay.what_if.trust import trust_in
 
+EXCHANGES = (1, 2, 5)
+MAX_STEPS_FOR_RANGES = 20_000  # beyond it the figures are many enough, and the time is better saved
 OpenSteps = Callable[[Life, Scenario, RecordedLoad], Steps]
 
 
@@ -71,15 +75,39 @@ class _Performance:
         if not lives:
             raise self._run.lives[0].refusal or CannotCompare("the recording holds no run of an engine")
         targets = self._scenario(lives[0], self._question.asked).limits
-        recorded, control, asked = (RunOutcome(targets) for _ in range(3))
+        recorded = RunOutcome(targets)
         parts = [self._read(life, recorded) for life in lives]
-        num_steps = sum(len(part.load.samples) for part in parts)
-        with Progress("what-if", "steps", 2 * num_steps) as progress:
-            count = _step_counter(progress)
+        samples = [sample for part in parts for sample in part.load.samples]
+        exchanges = EXCHANGES if len(samples) <= MAX_STEPS_FOR_RANGES and self._question.open_steps is None else ()
+        with Progress("what-if", "steps", len(samples) * (2 + 2 * len(exchanges))) as progress:
+            self._count = _step_counter(progress)
+            control, asked = RunOutcome(targets), RunOutcome(targets)
             for part in parts:
-                self._serve_as_recorded(part, parts, control, count)
-            forks = [self._serve_as_asked(part, parts, asked, count) for part in parts]
-        return self._answered(parts, forks, (recorded, control, asked))
+                self._serve(part, part.recorded, self._open_steps(part, part.recorded, samples), control)
+            forks = [self._serve_as_asked(part, samples, asked) for part in parts]
+            answers = {number: answer for part in parts for number, answer in part.load.answers.items()}
+            values = [outcome.values(answers) for outcome in (recorded, control, asked)]
+            ranges = [
+                [self._redealt(parts, samples, targets, exchange, is_asked).values(answers) for exchange in exchanges]
+                for is_asked in (False, True)
+            ]
+        trust = trust_in(values[0], values[1], () if self._question.open_steps else samples)
+        fork, opened_ns = _first(forks, parts)
+        return Answered(
+            recording=str(self._path),
+            changes={name: Changed(*pair) for name, pair in parts[0].asked.changes().items()},
+            is_executed=self._question.open_steps is not None,
+            recorded=values[0],
+            control=values[1],
+            asked=values[2],
+            redealt=(tuple(ranges[0]), tuple(ranges[1])),
+            trust=trust,
+            fork=fork,
+            opened_ns=opened_ns,
+            done=(recorded.done, asked.done),
+            notes=tuple(self._notes(parts)),
+            seconds=(SystemClock().now_ns() - self._began_ns) / 1e9,
+        )
 
     def _scenario(self, life: Life, asked: dict[str, Any]) -> Scenario:
         return scenario_of(life.header, asked, with_contents=self._question.open_steps is not None)
@@ -95,26 +123,34 @@ class _Performance:
 
         return _Part(life, recorded, asked, RecordedLoad(recorded.limits, entries()))
 
-    def _serve_as_recorded(self, part: _Part, parts: list[_Part], outcome: RunOutcome, count: Reader) -> None:
-        """The control: from the beginning, and no step knows what it took."""
-        outcome.begin(part.recorded.limits)
-        steps = self._open_steps(part, part.recorded, parts, as_a_stranger=True)
-        run = Counterfactual(part.recorded.core(), steps, part.load.inputs, [outcome.read, count])
+    def _serve(self, part: _Part, scenario: Scenario, steps: Steps, outcome: RunOutcome) -> None:
+        """From the first event on."""
+        outcome.begin(scenario.limits)
+        run = Counterfactual(scenario.core(), steps, _inputs(part, scenario), [outcome.read, self._count])
         run.run(part.load.last_ns, part.load.open_ended)
 
-    def _serve_as_asked(self, part: _Part, parts: list[_Part], outcome: RunOutcome, count: Reader) -> Fork | None:
+    def _redealt(
+        self, parts: list[_Part], samples: list[StepSample], targets: Limits, exchange: int, is_asked: bool
+    ) -> RunOutcome:
+        outcome = RunOutcome(targets)
+        times = StepTimes(samples, exchange=exchange)
+        for part in parts:
+            scenario = part.asked if is_asked else part.recorded
+            self._serve(part, scenario, PredictedSteps(part.load, times, scenario.header), outcome)
+        return outcome
+
+    def _serve_as_asked(self, part: _Part, samples: list[StepSample], outcome: RunOutcome) -> Fork | None:
         """Predicted steps begin where the core first does something else; an executing model needs all of them."""
         asked, question = part.asked, self._question
         outcome.begin(asked.limits)
-        steps = self._open_steps(part, asked, parts)
-        inputs = [Input(at_ns, asked.event(event)) for at_ns, event in part.load.inputs]
-        readers: list[Reader] = [outcome.read, count]
+        steps = self._open_steps(part, asked, samples)
+        readers: list[Reader] = [outcome.read, self._count]
         recording = None
         if question.record_dir is not None:
             recording = SimulatedRecording(question.record_dir, asked.new_header(question.as_text()), steps.clock)
             readers.append(recording.read)
         try:
-            run = Counterfactual(asked.core(), steps, inputs, readers)
+            run = Counterfactual(asked.core(), steps, _inputs(part, asked), readers)
             fork = None
             if question.open_steps is None:
                 fork = run.follow(asked.entries(part.life.comparable_entries(lambda refusal: None)))
@@ -126,36 +162,10 @@ class _Performance:
             if recording is not None:
                 recording.close()
 
-    def _open_steps(self, part: _Part, scenario: Scenario, parts: list[_Part], *, as_a_stranger: bool = False) -> Steps:
+    def _open_steps(self, part: _Part, scenario: Scenario, samples: list[StepSample]) -> Steps:
         if self._question.open_steps is not None:
             return self._question.open_steps(part.life, scenario, part.load)
-        samples = [sample for each in parts for sample in each.load.samples]
-        times = StepTimes(samples, as_a_stranger=as_a_stranger)
-        return PredictedSteps(part.load, times, scenario.header)
-
-    def _answered(
-        self, parts: list[_Part], forks: list[Fork | None], outcomes: tuple[RunOutcome, RunOutcome, RunOutcome]
-    ) -> Answered:
-        answers = {number: answer for part in parts for number, answer in part.load.answers.items()}
-        recorded, control, asked = (outcome.values(answers) for outcome in outcomes)
-        fork, opened_ns = next(
-            ((fork, part.life.opened_ns) for fork, part in zip(forks, parts, strict=True) if fork is not None),
-            (None, 0),
-        )
-        return Answered(
-            recording=str(self._path),
-            changes={name: Changed(*pair) for name, pair in parts[0].asked.changes().items()},
-            is_executed=self._question.open_steps is not None,
-            recorded=recorded,
-            control=control,
-            asked=asked,
-            trust=trust_in(recorded, control),
-            fork=fork,
-            opened_ns=opened_ns,
-            done=(outcomes[0].done, outcomes[2].done),
-            notes=tuple(self._notes(parts)),
-            seconds=(SystemClock().now_ns() - self._began_ns) / 1e9,
-        )
+        return PredictedSteps(part.load, StepTimes(samples), scenario.header)
 
     def _notes(self, parts: list[_Part]) -> Iterator[str]:
         num_guessed = sum(part.load.num_guessed for part in parts)
@@ -172,6 +182,18 @@ class _Performance:
                 yield f"left out: {life.refusal.reason}"
         yield from (refusal.reason for refusal in self._refusals)
         yield from self._run.notes()
+
+
+def _inputs(part: _Part, scenario: Scenario) -> list[Input]:
+    return [Input(at_ns, scenario.event(event)) for at_ns, event in part.load.inputs]
+
+
+def _first(forks: list[Fork | None], parts: list[_Part]) -> tuple[Fork | None, int]:
+    """The first fork, and the time that its own is counted from."""
+    for fork, part in zip(forks, parts, strict=True):
+        if fork is not None:
+            return fork, part.life.opened_ns
+    return None, 0
 
 
 def _step_counter(progress: Progress) -> Reader:

@@ -84,13 +84,13 @@ def _through_the_engine(arrivals: Sequence[Arrival], policy: str) -> tuple[dict[
     with tempfile.TemporaryDirectory() as folder:
         flags = {"scheduling_policy": policy, "record_content": False, **LIMITS}
         with DaemonProcess(Path(folder), **flags) as daemon:
-            asyncio.run(_send_all(daemon.base_url, arrivals))
+            asyncio.run(send_all(daemon.base_url, arrivals))
         recording = Recording.open(daemon.recording)
         limits = Limits.from_dict(recording.header.limits)
         return figures(read_timeline(Run.open(daemon.recording))), limits, cost_of_recording(daemon.recording)
 
 
-async def _send_all(base_url: str, arrivals: Sequence[Arrival]) -> None:
+async def send_all(base_url: str, arrivals: Sequence[Arrival]) -> None:
     """Each at its time, whatever became of those before it."""
     pool = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=base_url, timeout=None, limits=pool) as client:
