@@ -63,6 +63,12 @@ def add_verbs(subparsers: "Subparsers") -> None:
     which = isolate.add_mutually_exclusive_group(required=True)
     which.add_argument("request", nargs="?", metavar="REQUEST", help="the client's request id, or the request's number")
     which.add_argument("--all", action="store_true", help="every request that emitted a token, one after the other")
+    isolate.add_argument(
+        "--prove",
+        action="store_true",
+        help="go on to the token position, layer and operation where bits first differ, and whose data was there",
+    )
+    add_span_options(isolate)
     _add_model_options(isolate)
 
     add_shrink_arguments(_verb(subparsers, "shrink", _shrink, "the smallest recording that fails in the same way"))
@@ -219,7 +225,14 @@ def _isolate(args: argparse.Namespace) -> int:
     request = None if args.all else args.request
     overrides = Overrides(args.model, args.backend)
     return _finish(
-        args, isolate(args.recording, request, overrides=overrides, allow_numeric_drift=args.allow_numeric_drift)
+        args,
+        isolate(
+            args.recording,
+            request,
+            overrides=overrides,
+            allow_numeric_drift=args.allow_numeric_drift,
+            prove=args.prove,
+        ),
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from replay.proof import Proof
+
 NUM_ENTRIES_BEFORE = 5  # shown in a report
 MAX_DIFFERENCES = 8  # fields or items named in a report; the rest are counted
 TIE_GAP = 1e-5  # nats between the two most likely tokens: within the rounding of an fp32 sum over a vocabulary
@@ -85,6 +87,7 @@ class Divergence:
     circumstances    what else a reader wants to know: neighbours in the step, preemptions, cache hits
     environment      what differs between the recording's environment and this one
     next_command     narrows it further
+    proof            what lies beneath it, where that was asked for
     """
 
     place: Place
@@ -99,6 +102,7 @@ class Divergence:
     environment: tuple[str, ...]
     likely_cause: str
     next_command: str
+    proof: Proof | None = None
 
 
 def differences(expected: Any, got: Any) -> list[FieldDifference]:

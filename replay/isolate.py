@@ -4,10 +4,13 @@ A difference is a bug, never rounding: something of another request reached it, 
 report names where, who was beside it, and whose blocks it had.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from engine.core.contents import RequestContents
 from engine.core.limits import Limits
+from engine.core.scheduler import Core
 from replay.divergence import Divergence, Raised
 from replay.environment import Agreement, agree
 from replay.history import LifeHistory
@@ -15,8 +18,12 @@ from replay.isolation_report import Subject, Unequal, report, table
 from replay.lives import Life, Run
 from replay.model_runs.alone import run_alone
 from replay.model_runs.open_model import OpenedRunner, OpenRunner, Overrides, open_recorded_model
+from replay.model_runs.prove import prove_difference
+from replay.own_policy import thawed_core
 from replay.progress import Progress
+from replay.proof import Proof
 from replay.refusal import CannotCompare
+from replay.span import Resumption, Span, beginning_of, moments
 from replay.tokens import comparable_with
 from replay.verdict import Verdict
 
@@ -28,20 +35,25 @@ def isolate(
     overrides: Overrides = Overrides(),  # noqa: B008  # immutable
     allow_numeric_drift: bool = False,
     open_runner: OpenRunner | None = None,
+    prove: bool = False,
+    span: Span = Span(),  # noqa: B008  # immutable
 ) -> Verdict:
     """Compare a request's output, token by token, with what it computes alone.
 
     request       the client's request id, or the request's number; None isolates every request that emitted a token
     overrides, allow_numeric_drift, open_runner   as in `execute`
+    prove         carry the recorded steps out again as well, and find the row, layer and operation that differ
+    span          what of the recording; requests that were under way where it begins are compared from there on
     Raises CannotCompare, RecordingError or ModelError when it cannot begin.
     """
     run = Run.open(path)
-    subjects, refusals = _subjects(run.lives)
     notes: list[str] = []
+    subjects, refusals = _subjects(span.lives_of(run.lives), span, notes)
     if request is not None:  # what lies behind a gap does not matter to a request that was found before it
-        subjects = [_find(subjects, request, refusals)]
-        notes, refusals = [refusal.reason for refusal in refusals], []
-    session = _Isolation(path, overrides, allow_numeric_drift, open_runner or open_recorded_model)
+        subjects = _find(subjects, request, refusals)
+        notes += [refusal.reason for refusal in refusals]
+        refusals = []
+    session = _Isolation(path, overrides, allow_numeric_drift, open_runner or open_recorded_model, prove=prove)
     comparing = [subject for subject in subjects if subject.request.tokens]
     num_silent = len(subjects) - len(comparing)
     with Progress("isolate", "requests", len(comparing)) as progress:
@@ -67,30 +79,41 @@ def isolate(
     )
 
 
-def _subjects(lives: list[Life]) -> tuple[list[Subject], list[CannotCompare]]:
-    """Every request of the recording, and why some of it could not be read."""
+def _subjects(lives: list[Life], span: Span, notes: list[str]) -> tuple[list[Subject], list[CannotCompare]]:
+    """Every request of the span, and why some of it could not be read."""
     subjects: list[Subject] = []
     refusals: list[CannotCompare] = []
-    for life in lives:
-        if life.refusal is not None:
-            refusals.append(life.refusal)
+    for number, life in enumerate(lives):
+        first = span.first if number == 0 else None
+        try:
+            beginning = beginning_of(life, None if first is None else first.step)
+        except CannotCompare as refusal:
+            refusals.append(refusal)
             continue
+        notes += [beginning.note] if beginning.note else []
         contents = life.contents()
-        history = LifeHistory(life.comparable_entries(refusals.append), contents)
-        subjects += [Subject(life, history, contents, request) for request in history.requests.values()]
+        found = moments(life, beginning, refusals.append, span.last)
+        history = LifeHistory(found, contents, partial(_thawed, life))
+        requests = [*history.earlier, *history.requests.values()]
+        subjects += [Subject(life, history, contents, request) for request in requests]
     return subjects, refusals
 
 
-def _find(subjects: list[Subject], name: str, refusals: list[CannotCompare]) -> Subject:
-    """By the client's id first, else by number. Raises CannotCompare."""
+def _thawed(life: Life, resumption: Resumption) -> Core:
+    return thawed_core(life.header, resumption.keyframe)
+
+
+def _find(subjects: list[Subject], name: str, refusals: list[CannotCompare]) -> list[Subject]:
+    """By the client's id first, else by number: one request, once for each engine that held it. Raises CannotCompare."""
     found = [subject for subject in subjects if subject.request.arrived.request_id == name]
     if not found and name.isdecimal():
         found = [subject for subject in subjects if subject.request.arrived.request == int(name)]
-    if len(found) == 1:
-        return found[0]
+    numbers_found = dict.fromkeys(subject.request.arrived.request for subject in found)
+    if len(numbers_found) == 1:
+        return found
     if found:
-        numbers = ", ".join(str(subject.request.arrived.request) for subject in found)
-        raise CannotCompare(f"{len(found)} requests bear the id {name!r}", f"give one's number: {numbers}")
+        numbers = ", ".join(str(number) for number in numbers_found)
+        raise CannotCompare(f"{len(numbers_found)} requests bear the id {name!r}", f"give one's number: {numbers}")
     if refusals:
         raise refusals[0]
     raise CannotCompare(
@@ -101,8 +124,11 @@ def _find(subjects: list[Subject], name: str, refusals: list[CannotCompare]) -> 
 class _Isolation:
     """Runs subjects one after the other on one runner per life and collects what differs."""
 
-    def __init__(self, path: Path, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner) -> None:
+    def __init__(
+        self, path: Path, overrides: Overrides, allow_drift: bool, open_runner: OpenRunner, *, prove: bool
+    ) -> None:
         self._path = path
+        self._proves = prove
         self._overrides = overrides
         self._allow_drift = allow_drift
         self._open_runner = open_runner
@@ -115,7 +141,10 @@ class _Isolation:
     def compare(self, subject: Subject) -> None:
         arrived = subject.request.arrived
         contents = subject.contents.prompts.get(arrived.request)
-        if contents is None:
+        if contents is not None and arrived.num_output_tokens > len(contents.output_token_ids):
+            outputs = subject.contents.outputs(arrived.request)[: arrived.num_output_tokens]  # from before the span
+            contents = contents._replace(output_token_ids=tuple(outputs))
+        if contents is None or len(contents.output_token_ids) < arrived.num_output_tokens:
             self.refusals.append(
                 CannotCompare(
                     f"the vault holds no prompt of request {arrived.request} ({arrived.request_id})",
@@ -126,7 +155,16 @@ class _Isolation:
         unequal = self._first_unequal(subject, contents)
         if unequal is not None:
             environment = self._open(subject.life)[1].differences
-            self.divergences.append(report(self._path, subject, unequal, environment))
+            divergence = report(self._path, subject, unequal, environment)
+            if self._proves:
+                divergence = replace(divergence, proof=self._prove(subject, unequal.num_equal))
+            self.divergences.append(divergence)
+
+    def _prove(self, subject: Subject, num_equal: int) -> Proof:
+        """In company on another runner of the same kind, whose KV memory nobody has used."""
+        (alone, _, _), agreement = self._open(subject.life)
+        company = self._open_runner(subject.life.header, self._overrides).runner
+        return prove_difference(subject, num_equal, (alone, company), agreement)
 
     def _open(self, life: Life) -> tuple[OpenedRunner, Agreement]:
         key = life.header.segment_number

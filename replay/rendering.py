@@ -28,6 +28,8 @@ def _report(divergence: Divergence) -> Iterator[str]:
         yield from _labelled("circumstances", line)
     for line in divergence.environment:
         yield from _labelled("environment", line)
+    for line in divergence.proof.lines() if divergence.proof is not None else ():
+        yield from _labelled("proof", line)
     yield from _labelled("likely cause", divergence.likely_cause)
     yield from _labelled("next", divergence.next_command, wrap=False)
     if divergence.before:
@@ -151,6 +153,7 @@ def as_values(divergence: Divergence) -> dict[str, Any]:
         "before": list(divergence.before),
         "circumstances": list(divergence.circumstances),
         "environment": list(divergence.environment),
+        "proof": divergence.proof.values() if divergence.proof is not None else None,
         "likely_cause": divergence.likely_cause,
         "next_command": divergence.next_command,
     }
