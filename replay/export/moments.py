@@ -10,6 +10,7 @@ from recorder.request_span import RequestSpan
 from replay.figures import request_values
 
 QUEUED, PREFILL, DECODE, PREEMPTED, SWAPPED = "queued", "prefill chunk", "decode", "preempted", "swapped"
+HANDED_OVER = "handed over"  # from the death of one engine to the admission by the next
 
 
 class Opened(NamedTuple):
@@ -29,7 +30,7 @@ class Closed(NamedTuple):
 
 
 class Began(NamedTuple):
-    """A stretch of a request's life: one of the five names above; a request has at most one at a time.
+    """A stretch of a request's life: one of the names above; a request has at most one at a time.
 
     flow    of a preemption: a number that the beneficiary's `Noted` bears too; else 0
     chain   of a preemption: a number shared by a cascade; else 0

@@ -24,7 +24,10 @@ _REQUESTS = {
     "priority": "int64",
     "arrival_ns": "int64",
     "max_output_tokens": "int64",
-    **{f"num_{name}": "int64" for name in ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "swaps")},
+    **{
+        f"num_{name}": "int64"
+        for name in ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "swaps", "handovers")
+    },
     "num_prefill_chunks": "int64",
     **{f"{name}_ms": "float64" for name in ("queue", "ttft", "tpot", "e2e")},
     "deferred_ms": "string",

@@ -21,7 +21,7 @@ from engine.core.decisions import (
     ThrashingBegan,
     ThrashingEnded,
 )
-from engine.core.events import ExecutorRestarted, RequestArrived, StepCompleted, StepFailed
+from engine.core.events import ExecutorRestarted, RequestArrived, RequestCancelled, StepCompleted, StepFailed
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry, RecordingGap
 from recorder.incidents import incident_in
@@ -29,6 +29,7 @@ from recorder.request_span import Phase, RequestSpan
 from recorder.timeline import Timeline
 from replay.export.moments import (
     DECODE,
+    HANDED_OVER,
     PREEMPTED,
     PREFILL,
     QUEUED,
@@ -106,8 +107,9 @@ class Telling:
         elif isinstance(event, RecordingGap):
             yield from self._gap(event, now_ns)
         elif isinstance(event, ExecutorRestarted):
-            for request in list(self._open):
-                yield from self._close(request, now_ns)
+            yield from self._restarted(now_ns)
+        elif isinstance(event, RequestCancelled) and self._has_ended(event.request):
+            yield from self._close(event.request, now_ns)  # no engine held it
         for decision in entry.decisions:
             yield from self._decision(decision, now_ns)
         incident = incident_in(entry)
@@ -130,6 +132,18 @@ class Telling:
             yield from self._close(event.request, now_ns)
         else:
             yield from self._begin(event.request, QUEUED, event.arrival_ns, {})
+
+    def _restarted(self, now_ns: int) -> Iterator[Moment]:
+        """Whoever the engine before held is lost, or waits until this one takes it over."""
+        self._planned = None
+        for request in list(self._open):
+            if self._has_ended(request):
+                yield from self._close(request, now_ns)
+            else:
+                yield from self._begin(request, HANDED_OVER, now_ns, {})
+
+    def _has_ended(self, request: int) -> bool:
+        return request in self._open and self._open[request].span.phase is Phase.ENDED
 
     def _close(self, request: int, now_ns: int) -> Iterator[Moment]:
         yield from self._end(request, now_ns)
