@@ -232,6 +232,7 @@ def _isolate(args: argparse.Namespace) -> int:
             overrides=overrides,
             allow_numeric_drift=args.allow_numeric_drift,
             prove=args.prove,
+            span=span_of(args),
         ),
     )
 

@@ -3,7 +3,7 @@
 It reads entries and contents; it computes nothing anew.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from engine.core.decisions import (
@@ -12,10 +12,13 @@ from engine.core.decisions import (
     StepPlanned,
 )
 from engine.core.events import RequestArrived, StepCompleted
+from engine.core.request import Request
+from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from recorder.vault import Contents
 from replay.divergence import EmittedToken
 from replay.refusal import CannotCompare
+from replay.span import Resumption
 from replay.tokens import OutputCounter, recorded_tokens
 
 
@@ -47,15 +50,34 @@ class RequestHistory:
 
 
 class LifeHistory:
-    """All requests of a life by number, and the rows of every step."""
+    """All requests of a life by number, and the rows of every step.
 
-    def __init__(self, entries: Iterator[Entry], contents: Contents) -> None:
+    It may begin at a keyframe, and go on at one behind a gap: requests that were under way there are followed from the
+    tokens on that they had.
+
+    requests   as followed last
+    earlier    what was seen before a gap of requests that were still under way behind it
+    """
+
+    def __init__(
+        self,
+        entries: Iterator[Entry] | Iterator[Entry | Resumption],
+        contents: Contents,
+        thaw: Callable[[Resumption], Core] | None = None,
+    ) -> None:
+        """`thaw` makes the core of a keyframe, where the entries have any; what it raises comes through."""
         self.requests: dict[int, RequestHistory] = {}
+        self.earlier: list[RequestHistory] = []
+        self._ended: set[int] = set()  # while the step was computed that was under way at the keyframe
         self.rows_of_step: dict[int, tuple[tuple[int, int, int], ...]] = {}
         self._contents = contents
         self._counter = OutputCounter()
         self._holder_of_block: dict[int, int] = {}
         for entry in entries:
+            if isinstance(entry, Resumption):
+                assert thaw is not None, "entries that have keyframes come with somebody who thaws them"
+                self._go_on(thaw(entry))
+                continue
             try:
                 self._read(entry)
             except KeyError as error:
@@ -68,10 +90,23 @@ class LifeHistory:
         """The other requests whose rows were computed in `step`."""
         return [number for number, _start, _count in self.rows_of_step.get(step, ()) if number != request]
 
+    def _go_on(self, core: Core) -> None:
+        self._counter = OutputCounter()
+        for request in core.requests.values():
+            if request.number in self.requests:
+                self.earlier.append(self.requests[request.number])
+            self.requests[request.number] = RequestHistory(_as_arrived(request, core.limits.block_size))
+            self._counter.begin(request.number, request.num_output_tokens)
+        plan = core.step_under_way
+        if plan is not None:
+            self.rows_of_step[plan.step] = plan.rows
+            self._ended = {row[0] for row in plan.rows} - core.requests.keys()
+
     def _read(self, entry: Entry) -> None:
         event = entry.event
         if isinstance(event, RequestArrived):
             self.requests[event.request] = RequestHistory(event)
+            self._counter.begin(event.request, event.num_output_tokens)
         elif isinstance(event, StepCompleted):
             self._read_step(event, entry)
         for decision in entry.decisions:
@@ -89,6 +124,8 @@ class LifeHistory:
     def _read_step(self, event: StepCompleted, entry: Entry) -> None:
         token_ids = self._contents.tokens.get(event.step, ())
         for token in recorded_tokens(event, token_ids, self._counter):
+            if token.request in self._ended:
+                continue
             history = self.requests[token.request]
             history.tokens.append(token)
             history.moments.append(
@@ -100,3 +137,19 @@ class LifeHistory:
         self._holder_of_block[block] = request
         if lender != request:
             self.requests[request].lenders.setdefault(lender, block)
+
+
+def _as_arrived(request: Request, block_size: int) -> RequestArrived:
+    """As if it had arrived with the tokens that it has."""
+    return RequestArrived(
+        request.number,
+        request.request_id,
+        request.tenant,
+        request.priority,
+        request.arrival_ns,
+        request.num_prompt_tokens,
+        request.max_output_tokens,
+        tuple(request.block_digests[: request.num_prompt_tokens // block_size]),
+        request.sampling,
+        num_output_tokens=request.num_output_tokens,
+    )
