@@ -12,6 +12,7 @@ from engine.core.decisions import (
     AdmissionThrottled,
     FinishReason,
     PreemptMode,
+    PrefixIndexDropped,
     RequestAdmitted,
     RequestDeferred,
     RequestFinished,
@@ -23,7 +24,9 @@ from engine.core.decisions import (
     TokensEmitted,
 )
 from engine.core.events import (
+    AuditCompleted,
     ExecutorRestarted,
+    KVMismatch,
     RequestArrived,
     RequestCancelled,
     StepCompleted,
@@ -78,6 +81,9 @@ class Timeline:
             StepCompleted: self._on_step_completed,
             StepFailed: self._on_step_failed,
             RecordingGap: self._on_gap,
+            KVMismatch: self._on_kv_mismatch,
+            AuditCompleted: self._on_audit_completed,
+            PrefixIndexDropped: self._on_index_dropped,
             RequestDeferred: self._on_deferred,
             RequestAdmitted: self._on_admitted,
             RequestPreempted: self._on_preempted,
@@ -210,6 +216,16 @@ class Timeline:
 
     def _on_throttled(self, decision: AdmissionThrottled, now_ns: int) -> None:
         self.watermark_blocks = decision.watermark_blocks
+
+    def _on_kv_mismatch(self, event: KVMismatch, now_ns: int) -> None:
+        self.totals.num_kv_mismatches += 1
+
+    def _on_audit_completed(self, event: AuditCompleted, now_ns: int) -> None:
+        self.totals.audits[event.result] += 1
+        self.totals.num_audited_tokens += event.num_tokens
+
+    def _on_index_dropped(self, decision: PrefixIndexDropped, now_ns: int) -> None:
+        self.totals.num_evicted_blocks += decision.num_blocks
 
     def _on_finished(self, decision: RequestFinished, now_ns: int) -> None:
         self.totals.finished[decision.reason] += 1

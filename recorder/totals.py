@@ -32,6 +32,8 @@ class Totals:
     num_cascades             preemptions whose beneficiary was preempted in turn: each chain counts once
     longest_cascade          most preemptions of one chain, each the next one's cause; 1 where there was no cascade
     num_thrashings           times that thrashing began
+    num_kv_mismatches        times that a block did not hold what was written to it
+    audits                   AuditCompleted events by result; num_audited_tokens: compared in them
     num_evicted_blocks       cached blocks given up for new ones
     deferrals                RequestDeferred decisions by reason
     num_steps                executed; execute_ns (model) and sample_ns (sampler) are the sums over them
@@ -57,6 +59,9 @@ class Totals:
         self.num_cascades = 0
         self.longest_cascade = 0
         self.num_thrashings = 0
+        self.num_kv_mismatches = 0
+        self.audits: Counter[str] = Counter()
+        self.num_audited_tokens = 0
         self.num_evicted_blocks = 0
         self.deferrals: Counter[str] = Counter()
         self.num_steps = 0

@@ -27,7 +27,7 @@ from replay.environment import agree
 from replay.lives import Life, Run
 from replay.model_runs.midway import MidwayRunner
 from replay.model_runs.open_model import OpenRunner, Overrides, open_recorded_model
-from replay.model_runs.reexecution import Counts, Difference, FilledBlock, PromptDigest, Reexecution, run
+from replay.model_runs.reexecution import Counts, Difference, FilledBlock, KVBlock, PromptDigest, Reexecution, run
 from replay.own_policy import thawed_core
 from replay.progress import Progress
 from replay.refusal import CannotCompare
@@ -144,6 +144,7 @@ class _Execution:
             "tokens": counts.tokens,
             "hidden_digests": counts.hidden_digests,
             "block_digests": counts.block_digests,
+            "kv_digests": counts.kv_digests,
             "requests": counts.requests,
             "preemptions": counts.preemptions,
             "cancels": counts.cancels,
@@ -218,6 +219,11 @@ def _likely_cause(difference: Difference, classification: Classification) -> str
         return "carrying it out raised here and did not when recorded: read the error"
     if isinstance(difference.expected, PromptDigest):
         return "the vault's prompt is not the one that arrived, or the way digests are computed changed"
+    if isinstance(difference.expected, KVBlock):
+        return (
+            "keys and values of a full block, though the tokens drawn so far are equal: what it was computed from was "
+            "overwritten, stale or another's; or a kernel whose result is not fixed by its row"
+        )
     if isinstance(difference.expected, FilledBlock) or isinstance(difference.got, FilledBlock):
         return "the tokens are equal, yet not the blocks they fill: the way digests are computed changed"
     match classification:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from engine.core.decisions import RequestDeferred, RequestPreempted, StepPlanned, TokensEmitted
-from engine.core.events import ExecutorRestarted, RequestArrived, StepCompleted, StepFailed
+from engine.core.events import ExecutorRestarted, KVMismatch, RequestArrived, StepCompleted, StepFailed
 from engine.core.vocabulary import Entry
 from replay.lives import Life, Run
 from replay.refusal import CannotCompare
@@ -83,6 +83,8 @@ def _about(record: Any, request: int) -> str | None:
             return f"output token {counts[0]}" if counts else None
         case ExecutorRestarted():
             return "the engine that held it died" if any(lost[0] == request for lost in record.lost) else None
+        case KVMismatch() if request in (record.writer, record.request, *record.readers):
+            return describe(record)
         case RequestPreempted() if record.request != request and record.for_request == request:
             return f"request {record.request} gives way to it: {record.reason}, {record.num_blocks_freed} blocks freed"
         case RequestDeferred() if record.request == request and record.behind < 0:

@@ -163,6 +163,11 @@ def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
             f"  pressure   {traffic['cascades']:,} cascades, the longest of {traffic['longest_cascade']}; "
             f"thrashing began {traffic['thrashings']:,} times"
         )
+    if traffic["kv_mismatches"]:
+        yield f"  WRONG      {traffic['kv_mismatches']:,} KV blocks did not hold what was written to them"
+    if traffic["audits"]:
+        num_audits = sum(traffic["audits"].values())
+        yield f"audits       {num_audits:,} audited, {traffic['audited_tokens']:,} tokens: {_counts(traffic['audits'])}"
     for name in ("ttft", "itl", "e2e"):
         found = traffic[f"{name}_ms"]
         yield f"{name:<12} " + (f"p50 {found['p50']:,.2f} ms, p99 {found['p99']:,.2f} ms" if found else "-")

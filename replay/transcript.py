@@ -88,8 +88,18 @@ def _completed(event: events.StepCompleted) -> str:
         for request, flag, digest, bits in event.emitted
     )
     filled = " ".join(f"{request}:{digest.hex()[:16]}" for request, digest in event.filled)
+    if event.kv_digests:
+        filled += "] kv=[" + " ".join(f"{request}:{index}:{digest:016x}" for request, index, digest in event.kv_digests)
     times = f"execute={event.execute_ns / 1e6:.3f}ms sample={event.sample_ns / 1e6:.3f}ms"
     return f"emitted=[{emitted}] filled=[{filled}] {times}"
+
+
+def _mismatch(event: events.KVMismatch) -> str:
+    readers = " ".join(map(str, event.readers))
+    return (
+        f"block={event.block} writer={event.writer} readers=[{readers}] noticed={event.noticed} "
+        f"place={event.block_index} expected={event.expected:016x} got={event.got:016x}"
+    )
 
 
 def _planned(decision: decisions.StepPlanned) -> str:
@@ -116,6 +126,7 @@ def _closed(closed: RecordingClosed) -> str:
 _DESCRIBE: dict[type[Any], Callable[[Any], str]] = {
     events.RequestArrived: _arrived,
     events.StepCompleted: _completed,
+    events.KVMismatch: _mismatch,
     decisions.StepPlanned: _planned,
     decisions.TokensEmitted: _emitted,
     RecordingGap: _gap,

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from daemon.service import Service
 from engine.core.decisions import DeferReason, FinishReason, RejectReason
+from engine.core.events import AuditResult
 from recorder.histogram import Histogram
 from recorder.totals import Totals
 
@@ -137,6 +138,11 @@ class _TimelineCollector(Collector):
         yield self._counter("reprise:swapped_blocks", "KV blocks copied to and from the host.", copied, "direction")
         yield self._counter("reprise:swap_seconds", "Time spent on these copies.", totals.swap_ns / 1e9)
         yield self._counter("reprise:cascades", "Chains of preemptions that caused one another.", totals.num_cascades)
+        wrong = "Times that a KV block did not hold what was written to it."
+        yield self._counter("reprise:kv_mismatch", wrong, totals.num_kv_mismatches)
+        audits = _by(AuditResult, totals.audits)
+        yield self._counter("reprise:audit_requests", "Requests computed again at idle, by result.", audits, "result")
+        yield self._counter("reprise:audit_tokens", "Tokens compared in these.", totals.num_audited_tokens)
         yield self._counter("reprise:thrashings", "Times that thrashing began.", totals.num_thrashings)
         yield self._counter("reprise:evicted_blocks", "Cached blocks given up for new ones.", totals.num_evicted_blocks)
         yield self._counter("reprise:steps", "Steps executed.", totals.num_steps)

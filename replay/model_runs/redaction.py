@@ -19,7 +19,15 @@ import msgpack
 
 from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned
-from engine.core.events import ExecutorRestarted, PolicyChanged, RequestArrived, StepCompleted, StepFailed
+from engine.core.events import (
+    AuditCompleted,
+    ExecutorRestarted,
+    KVMismatch,
+    PolicyChanged,
+    RequestArrived,
+    StepCompleted,
+    StepFailed,
+)
 from engine.core.limits import Limits, normalized_weights
 from engine.core.vocabulary import Entry, RecordingClosed, entry_to_array
 from engine.execution.digests import DIGEST_BYTES, block_digest
@@ -119,7 +127,9 @@ class _Redaction:
             event, contents = self._arrived(event)
         elif isinstance(event, StepCompleted):
             event, contents = self._completed(event)
-        elif isinstance(event, StepFailed):
+        elif isinstance(event, KVMismatch):
+            event = event._replace(expected=0, got=1)
+        elif isinstance(event, StepFailed | AuditCompleted):
             event = event._replace(error=event.error.partition(":")[0])
         elif isinstance(event, ExecutorRestarted):
             event = ExecutorRestarted(
@@ -176,8 +186,9 @@ class _Redaction:
             emitted.append((request, flag, *bits.get(request, (0, 0))))
             rows.append((request, token))
         self._done.num_tokens += len(rows)
+        kv_digests = self._result.completed.kv_digests if self._result else ()
         self._result = None
-        redacted = event._replace(emitted=tuple(emitted), filled=filled)
+        redacted = event._replace(emitted=tuple(emitted), filled=filled, kv_digests=kv_digests)
         return redacted, [(TOKENS, event.step, rows)]
 
     def _fill(self, held: _Held, original: bytes) -> bytes:

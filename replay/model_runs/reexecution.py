@@ -17,7 +17,8 @@ from engine.core.decisions import (
     RequestRejected,
     StepPlanned,
 )
-from engine.core.events import RequestArrived, RequestCancelled, StepCompleted, StepFailed
+from engine.core.events import KVMismatch, RequestArrived, RequestCancelled, StepCompleted, StepFailed
+from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner, StepResult
 from recorder.vault import Contents
@@ -41,6 +42,7 @@ class Counts:
     tokens: int = 0
     hidden_digests: int = 0
     block_digests: int = 0
+    kv_digests: int = 0
     requests: int = 0
     preemptions: int = 0
     cancels: int = 0
@@ -64,6 +66,14 @@ class FilledBlock(NamedTuple):
     request: int
     block_index: int
     digest: bytes
+
+
+class KVBlock(NamedTuple):
+    """Digest of the keys and values in a block that a step filled."""
+
+    request: int
+    block_index: int
+    kv_digest: int
 
 
 class Difference(NamedTuple):
@@ -96,10 +106,13 @@ class Reexecution:
             RequestCancelled: self._on_cancelled,
             StepCompleted: self._on_step_completed,
             StepFailed: self._on_step_failed,
+            KVMismatch: self._on_kv_mismatch,
         }
 
     def handle(self, entry: Entry) -> Difference | None:
         """Follow one entry: its event first, then its decisions."""
+        if not isinstance(entry.event, KVMismatch):  # whoever that one takes out of the step is not computed in it
+            self._execute_planned()
         handler = self._handlers.get(type(entry.event))
         difference = handler(entry.event, entry) if handler else None
         if difference is None:
@@ -148,10 +161,6 @@ class Reexecution:
     def _follow(self, decision: Decision) -> Difference | None:
         if isinstance(decision, StepPlanned):
             self._plan = decision
-            try:
-                self._result = self._runner.execute(decision)
-            except Exception as error:  # compared with the recorded result when that comes
-                self._result = _raised(error)
             return None
         self._counts.preemptions += isinstance(decision, RequestPreempted)
         if isinstance(decision, RequestAdmitted):
@@ -161,6 +170,18 @@ class Reexecution:
         except Exception as error:  # a decision about a request that never arrived: the recording was changed
             return Difference(decision, _raised(error), None)
         return None
+
+    def _on_kv_mismatch(self, event: KVMismatch, entry: Entry) -> None:
+        if self._plan is not None:
+            self._plan = without_rows(self._plan, taken_out(entry.decisions))
+
+    def _execute_planned(self) -> None:
+        if self._plan is None or self._result is not None:
+            return
+        try:
+            self._result = self._runner.execute(self._plan)
+        except Exception as error:  # compared with the recorded result when that comes
+            self._result = _raised(error)
 
     def _take_result(self, step: int) -> tuple[StepPlanned, StepResult | Raised]:
         plan, result, self._plan, self._result = self._plan, self._result, None, None
@@ -195,6 +216,14 @@ class Reexecution:
             if left != right:
                 return Difference(left, right, plan)
             self._counts.block_digests += 1
+        return self._kv_blocks(expected, got, plan) if self._compare_bits else None
+
+    def _kv_blocks(self, expected: StepCompleted, got: StepCompleted, plan: StepPlanned) -> Difference | None:
+        """Where both sides kept digests of what lies in them."""
+        for left, right in zip(expected.kv_digests, got.kv_digests, strict=False):
+            if left != right:
+                return Difference(KVBlock(*left), KVBlock(*right), plan)
+            self._counts.kv_digests += 1
         return None
 
 
