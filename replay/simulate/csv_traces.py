@@ -62,8 +62,12 @@ CSV_FORMATS = (AZURE, BURST_GPT, VIDUR, VIDUR_LENGTHS)
 
 
 def column_names(heading: str) -> list[str]:
-    """Of a header line, in small letters and digits only."""
-    return ["".join(filter(str.isalnum, name)).lower() for name in next(csv.reader([heading]), [])]
+    """Of a header line, in small letters and digits only; none where it is no CSV."""
+    try:
+        names = next(csv.reader([heading]), [])
+    except csv.Error:
+        return []
+    return ["".join(filter(str.isalnum, name)).lower() for name in names]
 
 
 def csv_rows(text: TraceText) -> Iterator[Row]:

@@ -25,7 +25,8 @@ def run_simulation(
     simulation = Simulation(limits, arrivals, executor, [outcome.read], policy_factory(own))
     recording: SimulatedRecording | None = None
     if record_dir is not None:
-        recording = SimulatedRecording(record_dir, simulated_header(limits, cost, trace), simulation.clock)
+        header = simulated_header(limits, cost, trace)
+        recording = SimulatedRecording(record_dir, header, simulation.clock, simulation.core)
         simulation.readers.append(recording.read)
     clock = SystemClock()
     began_ns = clock.now_ns()

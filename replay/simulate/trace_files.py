@@ -82,7 +82,7 @@ def _heading(path: Path) -> str | None:
     """The file's first line; None for a recording."""
     if path.is_dir() or path.suffix in (SEGMENT_SUFFIX, SEALED_SUFFIX):
         return None
-    return next(TraceText(path).first_line(), "")
+    return TraceText(path).first_line()
 
 
 def _arrivals(path: Path, heading: str | None, notes: list[str]) -> Iterator[Arrival]:

@@ -42,15 +42,15 @@ class TraceText:
                 if text:
                     yield number, text
 
-    def first_line(self) -> Iterator[str]:
-        """One line, or the beginning of one that is too long; none of an empty file."""
+    def first_line(self) -> str:
+        """The first one that is not empty, or the beginning of one that is too long; "" of an empty file."""
         with self._open() as file:
-            raw = self._read(file, MAX_LINE_BYTES)
-            while raw and not raw.strip():
-                raw = self._read(file, MAX_LINE_BYTES)
-            if raw:
+            while raw := self._read(file, MAX_LINE_BYTES):
                 is_whole = len(raw) < MAX_LINE_BYTES
-                yield (self._decode(raw, "line 1") if is_whole else raw.decode("utf-8", "ignore")).strip(_SPACES)
+                text = self._decode(raw, "line 1") if is_whole else raw.decode("utf-8", "ignore")
+                if text := text.strip(_SPACES):
+                    return text
+        return ""
 
     def document(self) -> Any:
         """The file as one JSON value, of the size of a line at most."""
