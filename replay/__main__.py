@@ -76,6 +76,9 @@ def add_verbs(subparsers: "Subparsers") -> None:
     what_if = _verb(subparsers, "what-if", _what_if, "the recorded load under another policy or other limits")
     add_what_if(what_if)
 
+    diff = _verb(subparsers, "diff", _diff, "two recordings aligned by request: decisions, tokens, latencies")
+    diff.add_argument("other", type=Path, metavar="OTHER", help="the recording it is compared with")
+
     repair = _verb(subparsers, "repair", _repair, "copy what can be read of a damaged recording; never in place")
     repair.add_argument("target", type=Path, metavar="OUT", help="a folder that does not exist yet")
 
@@ -247,6 +250,17 @@ def _what_if(args: argparse.Namespace) -> int:
     from replay.what_if.command import run
 
     return run(args)
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from replay.diff.diff import diff
+    from replay.diff.report import as_json, text
+
+    compared = diff(args.recording, args.other)
+    print(as_json(compared) if args.json else text(compared))
+    if compared.refusal is not None:
+        _explain("diff", compared.refusal.reason, compared.refusal.remedy)
+    return compared.exit_code
 
 
 def _finish(args: argparse.Namespace, verdict: "Verdict") -> int:

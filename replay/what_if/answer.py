@@ -147,7 +147,7 @@ def _row(answer: Answered, title: str, of: Callable[[dict[str, Any]], Any], form
         f"{title:<26}{_cell(recorded, form):>11}{_cell(control, form):>11}{by_chance[0]:>18}"
         f"{_cell(asked, form):>11}{by_chance[1]:>18}"
     )
-    return line + (f"{asked / recorded:>12.2f}×" if recorded and asked is not None else "")
+    return (line + (f"{asked / recorded:>12.2f}×" if recorded and asked is not None else "")).rstrip()
 
 
 def _cell(value: float | None, form: str) -> str:
@@ -159,9 +159,10 @@ def _cell(value: float | None, form: str) -> str:
 def _range(values: list[Any], form: str) -> str:
     """From the smallest to the largest, where chance makes a difference."""
     known = [value for value in values if value is not None]
-    if len(known) < 2 or min(known) == max(known):
+    if len(known) < 2:
         return ""
-    return f"{_cell(min(known), form)} … {_cell(max(known), form)}"
+    least, most = _cell(min(known), form), _cell(max(known), form)
+    return "" if least == most else f"{least} … {most}"
 
 
 def _tenants(recorded: dict[str, Any], asked: dict[str, Any]) -> Iterator[str]:
