@@ -16,6 +16,7 @@ In reading order:
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     probes.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
+    incidents.py          what is recorded now, kept with a note
     run_directory.py      where this run is recorded
     logging.py            log lines
 """

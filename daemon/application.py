@@ -8,6 +8,7 @@ from aiohttp.typedefs import Handler
 
 from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
+from daemon.incidents import IncidentHandler
 from daemon.middleware import error_middleware, key_middleware
 from daemon.probes import ProbeHandler
 from daemon.service import Service
@@ -57,6 +58,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
             web.get("/ready", probes.ready),
             web.get("/metrics", probes.metrics),
             web.get("/version", probes.version),
+            web.post("/incidents", IncidentHandler(service).mark),
         ]
     )
     return application

@@ -38,6 +38,7 @@ from recorder.header import Header
 from recorder.incidents import Incident
 from recorder.keeper import Keeper
 from recorder.retention import Bounds
+from recorder.slo_watch import SloWatch
 from recorder.writer import Recorder
 
 if TYPE_CHECKING:  # cryptography is for those who keep contents
@@ -261,6 +262,7 @@ class EngineProcess:
             keys=self._open_keys() if self._config.record_content else None,
             max_segment_age_s=self._config.max_segment_age_s,
             sync_interval_ms=self._config.sync_interval_ms,
+            slo=SloWatch(self._config.slo_ttft_ms, self._config.slo_itl_ms),
         )
 
     def _open_keys(self) -> "KeyRing":

@@ -16,6 +16,7 @@ In reading order:
     sealed.py        a sealed segment's bodies
     segment_files.py a segment in either form
     incidents.py     what is worth keeping, and pins
+    slo_watch.py     who waited longer for a token than was promised
     retention.py     the bounds: what may stay
     housekeeping.py  one pass of sealing and bounds, in a process of its own
     keeper.py        the thread that has it done

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.core.decisions import FinishReason, RequestFinished, StarvationSeen, ThrashingBegan
-from engine.core.events import ExecutorRestarted, StepFailed
+from engine.core.events import AuditCompleted, AuditResult, ExecutorRestarted, KVMismatch, StepFailed
 from engine.core.vocabulary import Entry
 
 PIN_SUFFIX = ".pin"
@@ -26,6 +26,9 @@ class Incident(StrEnum):
     THRASHING = "thrashing"
     ENGINE_CRASH = "engine_crash"  # the engine process died with requests in its hands
     ENGINE_ERROR = "engine_error"  # an invariant of the engine was broken
+    KV_MISMATCH = "kv_mismatch"  # a block did not hold what was written to it
+    AUDIT_DIFFERENCE = "audit_difference"  # a finished request was not the same when it was computed again
+    SLO_BREACH = "slo_breach"  # a request waited longer for a token than was promised
 
 
 class Pin(NamedTuple):
@@ -46,6 +49,10 @@ def incident_in(entry: Entry) -> Incident | None:
         return Incident.STEP_FAILED
     if event_type is ExecutorRestarted:
         return Incident.ENGINE_CRASH
+    if isinstance(entry.event, KVMismatch):
+        return Incident.KV_MISMATCH
+    if isinstance(entry.event, AuditCompleted) and entry.event.result != AuditResult.EQUAL:
+        return Incident.AUDIT_DIFFERENCE
     for decision in entry.decisions:
         if isinstance(decision, RequestFinished) and decision.reason is FinishReason.FAILED:
             return Incident.REQUEST_FAILED

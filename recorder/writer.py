@@ -24,6 +24,7 @@ from recorder.header import Header
 from recorder.incidents import Incident, incident_in
 from recorder.keyframe_demand import KeyframeDemand
 from recorder.segments import Lost, SegmentWriter
+from recorder.slo_watch import SloWatch
 from recorder.vault_records import Prompt, StepTokens
 
 if TYPE_CHECKING:  # cryptography is for those who keep contents
@@ -76,6 +77,7 @@ class Recorder:
         max_segment_age_s: int = 600,
         max_queue_entries: int = MAX_RECORD_QUEUE_ENTRIES,
         keys: "KeyRing | None" = None,
+        slo: SloWatch | None = None,
     ) -> None:
         """Raises RecordingUnwritable when the folder cannot be written or another process records into it."""
         self.directory = directory
@@ -92,6 +94,7 @@ class Recorder:
         self._settled = header.first_sequence
         self._settling = threading.Condition()
         self._is_awaited = False
+        self._slo = None if slo is None or slo.is_idle else slo
         self._folder = _claim_folder(directory)
         self._disk = DiskSync(sync_interval_ms)
         self._demand = KeyframeDemand()
@@ -288,6 +291,8 @@ class Recorder:
         for item in batch:
             if isinstance(item, Entry) and (incident := incident_in(item)) is not None:
                 self.incidents.put((self._segments.segment_number, incident))
+            if self._slo is not None and isinstance(item, Entry) and self._slo.breached(item):
+                self.incidents.put((self._segments.segment_number, Incident.SLO_BREACH))
 
     def _unwrapped(self, item: Entry | _Refused) -> Entry | Lost:
         if isinstance(item, Entry):

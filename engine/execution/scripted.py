@@ -54,6 +54,10 @@ class ScriptedRunner:
         self.host: dict[int, array[int]] = {}  # host block → its tokens
         self.watch = KVWatch(self._digests, self._tables) if keeps_kv_digests else None
 
+    def emptied(self, num_blocks: int, block_size: int, num_host_blocks: int) -> "ScriptedRunner":
+        """Another one with a memory of its own and no request; its host pool is as large as it comes to be."""
+        return ScriptedRunner(num_blocks, block_size, self._digest_key, keeps_kv_digests=self.watch is not None)
+
     def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
         digests: list[bytes] = []
         num_blocks = len(contents.prompt_token_ids) // self._block_size

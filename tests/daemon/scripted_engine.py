@@ -63,8 +63,15 @@ class Built:
             max_model_len=config.max_model_len or 512,
             **config.given_limits(),
         )
-        self.runner = SlowRunner(self.limits.num_kv_blocks, self.limits.block_size, digest_key)
-        self.info: dict[str, Any] = {"backend": "scripted", "numerics_class": "scripted", "model": config.model}
+        self.runner = SlowRunner(
+            self.limits.num_kv_blocks, self.limits.block_size, digest_key, keeps_kv_digests=config.kv_digests
+        )
+        self.info: dict[str, Any] = {
+            "backend": "scripted",
+            "numerics_class": "scripted",
+            "p4_holds": True,
+            "model": config.model,
+        }
 
 
 def build(config: EngineConfig, digest_key: bytes, clock: Clock) -> Built:
