@@ -114,6 +114,18 @@ def open_scripted(header: Header, overrides: Overrides) -> OpenedRunner:
     )
 
 
+class KeyframedRecorder(Recorder):
+    """Wants a keyframe at every so many-th opportunity, whatever the clock says."""
+
+    keyframe_every = 0
+    _num_asked = 0
+
+    @property
+    def wants_keyframe(self) -> bool:
+        self._num_asked += 1
+        return self.keyframe_every > 0 and self._num_asked % self.keyframe_every == 0
+
+
 def record_run(
     directory: Path,
     messages: list[tuple[int, Message]],
@@ -124,10 +136,11 @@ def record_run(
     record_content: bool = True,
     max_segment_bytes: int = 64 << 20,
     keys: KeyRing | None = None,
+    keyframe_every: int = 0,
 ) -> Path:
     """Serve `messages` until all is done; returns the run's folder."""
     clock = TickingClock()
-    recorder = Recorder(
+    recorder = KeyframedRecorder(
         directory,
         make_header(limits),
         clock,
@@ -136,6 +149,7 @@ def record_run(
         sync_interval_ms=1000,
         keys=keys,
     )
+    recorder.keyframe_every = keyframe_every
     loop = EngineLoop(make_core(limits), runner or make_runner(limits), clock, recorder, lambda entry, outputs: None)
     cause = loop.serve(PlannedInbox(messages))
     recorder.close(cause)
