@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
+from replay.bisect.command import add_bisect, add_trace
 from replay.export.command import add_arguments as add_export_arguments
 from replay.refusal import CannotCompare
 from replay.shrink.command import add_arguments as add_shrink_arguments
@@ -23,6 +24,7 @@ from replay.span import add_span_options, span_of
 from replay.what_if.command import add_arguments as add_what_if
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
+    from replay.bisect.revisions import RevisionsVerdict
     from replay.verdict import Verdict
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -70,6 +72,13 @@ def add_verbs(subparsers: "Subparsers") -> None:
     )
     add_span_options(isolate)
     _add_model_options(isolate)
+
+    bisect = _verb(subparsers, "bisect", _bisect, "the first step, layer and operation where two sides part")
+    add_bisect(bisect)
+    _add_model_options(bisect)
+    trace = _verb(subparsers, "trace", _trace, "digests of each step, or of each operation of one, computed here")
+    add_trace(trace)
+    _add_model_options(trace)
 
     add_shrink_arguments(_verb(subparsers, "shrink", _shrink, "the smallest recording that fails in the same way"))
 
@@ -263,7 +272,19 @@ def _diff(args: argparse.Namespace) -> int:
     return compared.exit_code
 
 
-def _finish(args: argparse.Namespace, verdict: "Verdict") -> int:
+def _bisect(args: argparse.Namespace) -> int:
+    from replay.bisect.command import run_bisect
+
+    return _finish(args, run_bisect(args))
+
+
+def _trace(args: argparse.Namespace) -> int:
+    from replay.bisect.command import run_trace
+
+    return run_trace(args)
+
+
+def _finish(args: argparse.Namespace, verdict: "Verdict | RevisionsVerdict") -> int:
     print(verdict.as_json() if args.json else verdict.as_text())
     if verdict.refusal is not None:
         _explain(verdict.verb, verdict.refusal.reason, verdict.refusal.remedy)
