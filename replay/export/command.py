@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from recorder.errors import RecordingError
-from replay.lives import Run
 
-Write = Callable[[Run, BinaryIO, argparse.Namespace, list[str]], dict[str, int]]
+if TYPE_CHECKING:  # what reads recordings is imported when the verb runs
+    from replay.lives import Run
+
+    Write = Callable[[Run, BinaryIO, argparse.Namespace, list[str]], dict[str, int]]
 
 
 class Format(NamedTuple):
@@ -59,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         from replay.export.pytest_fixture import export_test
 
         return _say(args, export_test(args.recording, args.pytest, args.fails_with), str(args.pytest))
+    from replay.lives import Run
+
     recorded, notes = Run.open(args.recording), list[str]()
     target = args.output or f"{args.recording.resolve().stem}{FORMATS[args.format].suffix}"
     counts = _write(recorded, args, target, notes)
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return _say(args, {"format": args.format, **counts, "is_whole": recorded.is_whole, "notes": notes}, target)
 
 
-def _write(recorded: Run, args: argparse.Namespace, target: str, notes: list[str]) -> dict[str, int]:
+def _write(recorded: "Run", args: argparse.Namespace, target: str, notes: list[str]) -> dict[str, int]:
     if args.format == "parquet":
         from replay.export.parquet import write_parquet
 
@@ -80,7 +84,7 @@ def _write(recorded: Run, args: argparse.Namespace, target: str, notes: list[str
         return _writer(args)(recorded, file, args, notes)
 
 
-def _writer(args: argparse.Namespace) -> Write:
+def _writer(args: argparse.Namespace) -> "Write":
     """Imported when it is needed: some formats load libraries."""
     match args.format:
         case "perfetto":

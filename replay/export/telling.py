@@ -9,17 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.decisions import (
-    AdmissionThrottled,
     PreemptMode,
     RequestAdmitted,
-    RequestDeferred,
-    RequestDemoted,
     RequestFinished,
     RequestPreempted,
-    StarvationSeen,
     StepPlanned,
-    ThrashingBegan,
-    ThrashingEnded,
 )
 from engine.core.events import ExecutorRestarted, RequestArrived, RequestCancelled, StepCompleted, StepFailed
 from engine.core.limits import Limits
@@ -43,14 +37,8 @@ from replay.export.moments import (
     Opened,
     StepRan,
 )
+from replay.export.notices import notice_of, plain_fields
 from replay.lives import Life, Run
-
-_TOLD_OF_A_REQUEST = {StarvationSeen: "starvation", RequestDemoted: "demoted", RequestDeferred: "waits"}
-_TOLD_OF_THE_WHOLE = {
-    ThrashingBegan: "thrashing began",
-    ThrashingEnded: "thrashing ended",
-    AdmissionThrottled: "admission throttled",
-}
 
 
 @dataclass(slots=True)
@@ -179,16 +167,16 @@ class Telling:
                 yield from self._step_planned(decision, now_ns)
             case RequestFinished() if decision.request in self._open:
                 yield from self._close(decision.request, now_ns)
-            case StarvationSeen() | RequestDemoted() | RequestDeferred() if decision.request in self._open:
-                yield Noted(_TOLD_OF_A_REQUEST[type(decision)], now_ns, decision.request, _values(decision))
-            case ThrashingBegan() | ThrashingEnded() | AdmissionThrottled():
-                yield Noted(_TOLD_OF_THE_WHOLE[type(decision)], now_ns, -1, _values(decision))
+            case _:
+                notice = notice_of(decision, now_ns)
+                if notice is not None and (notice.request < 0 or notice.request in self._open):
+                    yield notice
 
     def _preempted(self, decision: RequestPreempted, now_ns: int) -> Iterator[Moment]:
         self._num_flows += 1
         name = SWAPPED if decision.mode == PreemptMode.SWAP else PREEMPTED
         chain = (self._life_number << 32) + decision.chain + 1
-        yield from self._begin(decision.request, name, now_ns, _values(decision), self._num_flows, chain)
+        yield from self._begin(decision.request, name, now_ns, plain_fields(decision), self._num_flows, chain)
         if decision.for_request != decision.request and decision.for_request in self._open:
             values = {"from_request": decision.request}
             yield Noted("gets the room", now_ns, decision.for_request, values, self._num_flows)
@@ -229,7 +217,7 @@ class Telling:
     def _gap(self, gap: RecordingGap, now_ns: int) -> Iterator[Moment]:
         """What went on is not known from here on, until something is told again."""
         self._planned = None
-        yield Noted("gap", now_ns, -1, _values(gap))
+        yield Noted("gap", now_ns, -1, plain_fields(gap))
         for request in list(self._open):
             yield from self._end(request, now_ns)
 
@@ -248,7 +236,3 @@ class Telling:
         if changed:
             self._gauges |= changed
             yield Counted(now_ns, changed)
-
-
-def _values(record: Any) -> dict[str, Any]:
-    return {name: value for name, value in record._asdict().items() if not isinstance(value, tuple)}
