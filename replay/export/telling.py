@@ -5,7 +5,6 @@ must not know any format.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from engine.core.decisions import (
@@ -19,7 +18,7 @@ from engine.core.events import ExecutorRestarted, RequestArrived, RequestCancell
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry, RecordingGap
 from recorder.incidents import incident_in
-from recorder.request_span import Phase, RequestSpan
+from recorder.request_span import Phase
 from recorder.timeline import Timeline
 from replay.export.moments import (
     DECODE,
@@ -28,26 +27,15 @@ from replay.export.moments import (
     PREFILL,
     QUEUED,
     SWAPPED,
-    Began,
-    Closed,
     Counted,
-    Ended,
     Moment,
     Noted,
     Opened,
     StepRan,
 )
 from replay.export.notices import notice_of, plain_fields
+from replay.export.stretches import Held, Stretches
 from replay.lives import Life, Run
-
-
-@dataclass(slots=True)
-class _Open:
-    """A request that lives: its stretch, since when, and the output tokens it had then."""
-
-    span: RequestSpan
-    stretch: str = ""
-    num_output_tokens: int = 0
 
 
 class Telling:
@@ -58,7 +46,7 @@ class Telling:
 
     def __init__(self) -> None:
         self._timeline = Timeline(keep_spans=True, keep_histories=False)
-        self._open: dict[int, _Open] = {}
+        self._lives = Stretches(self._timeline)
         self._planned: tuple[StepPlanned, int, int] | None = None  # with its time and tokens
         self._gauges: dict[str, int] = {}
         self._num_flows = 0
@@ -75,8 +63,8 @@ class Telling:
         for self._life_number, life in enumerate(run.lives, start=1):
             yield from self._life(life)
         last_ns = self._timeline.last_ns or 0
-        for request in list(self._open):
-            yield from self._close(request, last_ns)
+        for request in list(self._lives.open):
+            yield from self._lives.close(request, last_ns)
 
     def _life(self, life: Life) -> Iterator[Moment]:
         self._timeline.begin_engine(Limits.from_dict(life.header.limits))
@@ -96,8 +84,8 @@ class Telling:
             yield from self._gap(event, now_ns)
         elif isinstance(event, ExecutorRestarted):
             yield from self._restarted(now_ns)
-        elif isinstance(event, RequestCancelled) and self._has_ended(event.request):
-            yield from self._close(event.request, now_ns)  # no engine held it
+        elif isinstance(event, RequestCancelled) and self._lives.has_ended(event.request):
+            yield from self._lives.close(event.request, now_ns)  # no engine held it
         for decision in entry.decisions:
             yield from self._decision(decision, now_ns)
         incident = incident_in(entry)
@@ -109,75 +97,48 @@ class Telling:
 
     def _arrived(self, event: RequestArrived, now_ns: int) -> Iterator[Moment]:
         span = self._timeline.spans.get(event.request)
-        if span is None or (event.request in self._open and self._open[event.request].span is span):
+        if span is None or (event.request in self._lives.open and self._lives.open[event.request].span is span):
             return  # refused because its number is that of a live one
-        if event.request in self._open:
-            yield from self._close(event.request, now_ns)
+        if event.request in self._lives.open:
+            yield from self._lives.close(event.request, now_ns)
         self.num_requests += 1
-        self._open[event.request] = _Open(span)
+        self._lives.open[event.request] = Held(span)
         yield Opened(event.request, event.arrival_ns, event)
         if span.phase is Phase.ENDED:
-            yield from self._close(event.request, now_ns)
+            yield from self._lives.close(event.request, now_ns)
         else:
-            yield from self._begin(event.request, QUEUED, event.arrival_ns, {})
+            yield from self._lives.begin(event.request, QUEUED, event.arrival_ns, {})
 
     def _restarted(self, now_ns: int) -> Iterator[Moment]:
         """Whoever the engine before held is lost, or waits until this one takes it over."""
         self._planned = None
-        for request in list(self._open):
-            if self._has_ended(request):
-                yield from self._close(request, now_ns)
+        for request in list(self._lives.open):
+            if self._lives.has_ended(request):
+                yield from self._lives.close(request, now_ns)
             else:
-                yield from self._begin(request, HANDED_OVER, now_ns, {})
-
-    def _has_ended(self, request: int) -> bool:
-        return request in self._open and self._open[request].span.phase is Phase.ENDED
-
-    def _close(self, request: int, now_ns: int) -> Iterator[Moment]:
-        yield from self._end(request, now_ns)
-        span = self._open.pop(request).span
-        if self._timeline.spans.get(request) is span:
-            del self._timeline.spans[request]
-        yield Closed(request, now_ns, span)
-
-    def _begin(
-        self, request: int, name: str, now_ns: int, values: dict[str, Any], flow: int = 0, chain: int = 0
-    ) -> Iterator[Moment]:
-        held = self._open[request]
-        yield from self._end(request, now_ns)
-        held.stretch, held.num_output_tokens = name, held.span.num_output_tokens
-        yield Began(request, name, now_ns, values, flow, chain)
-
-    def _end(self, request: int, now_ns: int) -> Iterator[Moment]:
-        held = self._open.get(request)
-        if held is None or not held.stretch:
-            return
-        name, held.stretch = held.stretch, ""
-        is_decode = name == DECODE
-        values = {"num_tokens": held.span.num_output_tokens - held.num_output_tokens} if is_decode else {}
-        yield Ended(request, name, now_ns, values)
+                yield from self._lives.begin(request, HANDED_OVER, now_ns, {})
 
     def _decision(self, decision: Any, now_ns: int) -> Iterator[Moment]:
         match decision:
             case RequestAdmitted():
-                yield from self._end(decision.request, now_ns)
-            case RequestPreempted() if decision.request in self._open:
+                yield from self._lives.end(decision.request, now_ns)
+            case RequestPreempted() if decision.request in self._lives.open:
                 yield from self._preempted(decision, now_ns)
             case StepPlanned():
                 yield from self._step_planned(decision, now_ns)
-            case RequestFinished() if decision.request in self._open:
-                yield from self._close(decision.request, now_ns)
+            case RequestFinished() if decision.request in self._lives.open:
+                yield from self._lives.close(decision.request, now_ns)
             case _:
                 notice = notice_of(decision, now_ns)
-                if notice is not None and (notice.request < 0 or notice.request in self._open):
+                if notice is not None and (notice.request < 0 or notice.request in self._lives.open):
                     yield notice
 
     def _preempted(self, decision: RequestPreempted, now_ns: int) -> Iterator[Moment]:
         self._num_flows += 1
         name = SWAPPED if decision.mode == PreemptMode.SWAP else PREEMPTED
         chain = (self._life_number << 32) + decision.chain + 1
-        yield from self._begin(decision.request, name, now_ns, plain_fields(decision), self._num_flows, chain)
-        if decision.for_request != decision.request and decision.for_request in self._open:
+        yield from self._lives.begin(decision.request, name, now_ns, plain_fields(decision), self._num_flows, chain)
+        if decision.for_request != decision.request and decision.for_request in self._lives.open:
             values = {"from_request": decision.request}
             yield Noted("gets the room", now_ns, decision.for_request, values, self._num_flows)
 
@@ -186,16 +147,16 @@ class Telling:
     def _step_planned(self, plan: StepPlanned, now_ns: int) -> Iterator[Moment]:
         self._planned = plan, now_ns, sum(count for _request, _start, count in plan.rows)
         for request, start, count in plan.rows:
-            held = self._open.get(request)
+            held = self._lives.open.get(request)
             if held is None:
                 continue
             span = held.span
             if span.num_output_tokens and start == span.num_prompt_tokens + span.num_output_tokens - 1:
                 if held.stretch != DECODE:
-                    yield from self._begin(request, DECODE, now_ns, {})
+                    yield from self._lives.begin(request, DECODE, now_ns, {})
             else:
                 values = {"step": plan.step, "start": start, "num_tokens": count}
-                yield from self._begin(request, PREFILL, now_ns, values)
+                yield from self._lives.begin(request, PREFILL, now_ns, values)
 
     def _step_ended(self, event: StepCompleted | StepFailed, now_ns: int) -> Iterator[Moment]:
         planned, self._planned = self._planned, None
@@ -209,17 +170,17 @@ class Telling:
         else:
             yield ran._replace(swap_ns=event.swap_ns, execute_ns=event.execute_ns, sample_ns=event.sample_ns)
         for request, _start, _count in plan.rows:
-            held = self._open.get(request)
+            held = self._lives.open.get(request)
             if held is not None and held.stretch == PREFILL:
-                yield from self._end(request, now_ns)
+                yield from self._lives.end(request, now_ns)
         yield from self._changed({"step time us": (now_ns - planned_ns) // 1_000}, now_ns)
 
     def _gap(self, gap: RecordingGap, now_ns: int) -> Iterator[Moment]:
         """What went on is not known from here on, until something is told again."""
         self._planned = None
         yield Noted("gap", now_ns, -1, plain_fields(gap))
-        for request in list(self._open):
-            yield from self._end(request, now_ns)
+        for request in list(self._lives.open):
+            yield from self._lives.end(request, now_ns)
 
     def _counted(self, now_ns: int) -> Iterator[Moment]:
         timeline = self._timeline

@@ -187,7 +187,7 @@ def test_whoever_an_engine_held_when_it_died_is_closed_there(recording: Path, tm
 def test_nothing_is_kept_of_who_has_ended(recording: Path) -> None:
     telling, most = Telling(), 0
     for _ in telling.of(Run.open(recording)):
-        most = max(most, len(telling._open), len(telling._timeline.spans))
+        most = max(most, len(telling._lives.open), len(telling._timeline.spans))
     assert most < 48, "at no time were all requests held"
-    assert not telling._open
+    assert not telling._lives.open
     assert not telling._timeline.spans
