@@ -18,5 +18,6 @@ In reading order:
     probes.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     incidents.py          what is recorded now, kept with a note
     run_directory.py      where this run is recorded
+    bench/, load/         clients that measure any server: drawn loads, and those of traces
     logging.py            log lines
 """

@@ -16,7 +16,9 @@ the core's state is known to begin at), `player.py` (events into the core),
               `tending.py`: recordings kept whole, and kept
     redact    `model_runs/redaction.py`: a copy without contents
     keys      `key_ring.py`: the keys of encrypted contents
-    simulate  `simulate/`: no recording, but a trace's load through the core on virtual time
+    export    `export/`: the formats of other tools, and a failure as a test
+    simulate, import
+              `simulate/`: no recording, but a trace's load through the core on virtual time
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),

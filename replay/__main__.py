@@ -1,4 +1,4 @@
-"""The replay verbs of the command line: show, check, execute, isolate; and simulate, which takes a trace.
+"""The replay verbs of the command line: show, check, execute, isolate, export …; simulate and import take a trace.
 
 The others take a recording: a run's folder, or one segment of it. Exit codes: 0 equal, 1 diverged, 2 cannot compare
 (the reason is on stderr). A verb's machinery is imported when the verb runs: show and check never load torch.
