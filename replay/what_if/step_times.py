@@ -5,12 +5,13 @@ fitted to the recording says of its shape, put right by how the steps of about i
 much more or less as the recorded step nearest to it in time: what befell the machine befalls it in the counterfactual
 too. A step that was recorded at that very time in that very shape takes what it took.
 
-With `exchange` no step knows its own recorded time, it takes the deviation of one so many steps away, which takes its
+With an exchange no step knows its own recorded time, it takes the deviation of one so many steps away, which takes its
 own: the same noise, dealt out otherwise. That tells how well steps are predicted, and what a run owes to its noise.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
@@ -44,13 +45,13 @@ class _Deviation:
 class StepTimes:
     """Raises CannotCompare when too few steps were executed to fit a cost to."""
 
-    def __init__(self, samples: Sequence[StepSample], *, exchange: int = 0) -> None:
+    def __init__(self, samples: Sequence[StepSample]) -> None:
         if len(samples) < MIN_STEPS:
             raise CannotCompare(
                 f"the recording holds {len(samples)} executed steps, and a step cost is fitted to {MIN_STEPS} at least",
                 "record a longer run, or run the model: --execute",
             )
-        self._exchange = exchange
+        self._exchange = 0
         self.cost: StepCost = fit([(sample.shape, sample.total_ns - sample.swap_ns) for sample in samples])
         self._corrections = self._fit_corrections(samples)
         num_copied = sum(sample.num_copied_blocks for sample in samples)
@@ -61,6 +62,12 @@ class StepTimes:
         for kind, other in ((False, True), (True, False)):
             self._by_kind[kind] = self._by_kind[kind] or self._by_kind[other]
         self._times = {kind: [it.sample.began_ns for it in found] for kind, found in self._by_kind.items()}
+
+    def exchanged(self, distance: int) -> "StepTimes":
+        """The same, with deviations exchanged over so many steps."""
+        other = copy(self)
+        other._exchange = distance
+        return other
 
     def of(self, shape: StepShape, began_ns: int, num_copied_blocks: int) -> StepTime:
         near = self._nearest(shape.prefill_tokens > 0, began_ns)

@@ -51,12 +51,16 @@ class Trust:
         }
 
 
-def trust_in(recorded: dict[str, Any], control: dict[str, Any], samples: Sequence[StepSample]) -> Trust:
-    """From the values of `outcome.py`; `samples` are empty where steps were executed, not predicted."""
+def trust_in(
+    recorded: dict[str, Any], control: dict[str, Any], samples: Sequence[StepSample], times: StepTimes | None
+) -> Trust:
+    """From the values of `outcome.py`; `times` are None where steps were executed, not predicted."""
     known, predicted = dict(recorded), dict(control)
-    known["step_ms"] = quantiles([sample.total_ns - sample.swap_ns for sample in samples])
-    times = StepTimes(samples, exchange=1) if samples else None
-    predicted["step_ms"] = times and quantiles([times.of(it.shape, it.began_ns, 0).total_ns for it in samples])
+    known["step_ms"] = predicted["step_ms"] = None
+    if times is not None:
+        strangers = times.exchanged(1)
+        known["step_ms"] = quantiles([sample.total_ns - sample.swap_ns for sample in samples])
+        predicted["step_ms"] = quantiles([strangers.of(it.shape, it.began_ns, 0).total_ns for it in samples])
     errors: dict[tuple[str, str], float] = {}
     for latency in _NAMES:
         was, came = known[latency], predicted[latency]

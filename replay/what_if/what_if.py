@@ -22,7 +22,7 @@ from replay.what_if.answer import Answered, Changed
 from replay.what_if.counterfactual import Counterfactual, Fork, Reader, Steps
 from replay.what_if.outcome import RunOutcome
 from replay.what_if.predicted_steps import PredictedSteps
-from replay.what_if.recorded_load import Input, RecordedLoad, StepSample
+from replay.what_if.recorded_load import Input, RecordedLoad
 from replay.what_if.scenario import Scenario, scenario_of
 from replay.what_if.step_times import StepTimes
 from replay.what_if.trust import trust_in
@@ -78,20 +78,22 @@ class _Performance:
         recorded = RunOutcome(targets)
         parts = [self._read(life, recorded) for life in lives]
         samples = [sample for part in parts for sample in part.load.samples]
-        exchanges = EXCHANGES if len(samples) <= MAX_STEPS_FOR_RANGES and self._question.open_steps is None else ()
+        times = None if self._question.open_steps else StepTimes(samples)
+        exchanges = EXCHANGES if times is not None and len(samples) <= MAX_STEPS_FOR_RANGES else ()
         with Progress("what-if", "steps", len(samples) * (2 + 2 * len(exchanges))) as progress:
             self._count = _step_counter(progress)
             control, asked = RunOutcome(targets), RunOutcome(targets)
             for part in parts:
-                self._serve(part, part.recorded, self._open_steps(part, part.recorded, samples), control)
-            forks = [self._serve_as_asked(part, samples, asked) for part in parts]
+                self._serve(part, part.recorded, self._open_steps(part, part.recorded, times), control)
+            forks = [self._serve_as_asked(part, times, asked) for part in parts]
             answers = {number: answer for part in parts for number, answer in part.load.answers.items()}
             values = [outcome.values(answers) for outcome in (recorded, control, asked)]
+            redealt = [times.exchanged(distance) for distance in exchanges] if times is not None else []
             ranges = [
-                [self._redealt(parts, samples, targets, exchange, is_asked).values(answers) for exchange in exchanges]
+                [self._redealt(parts, other, targets, is_asked).values(answers) for other in redealt]
                 for is_asked in (False, True)
             ]
-        trust = trust_in(values[0], values[1], () if self._question.open_steps else samples)
+        trust = trust_in(values[0], values[1], samples, times)
         fork, opened_ns = _first(forks, parts)
         return Answered(
             recording=str(self._path),
@@ -129,21 +131,18 @@ class _Performance:
         run = Counterfactual(scenario.core(), steps, _inputs(part, scenario), [outcome.read, self._count])
         run.run(part.load.last_ns, part.load.open_ended)
 
-    def _redealt(
-        self, parts: list[_Part], samples: list[StepSample], targets: Limits, exchange: int, is_asked: bool
-    ) -> RunOutcome:
+    def _redealt(self, parts: list[_Part], times: StepTimes, targets: Limits, is_asked: bool) -> RunOutcome:
         outcome = RunOutcome(targets)
-        times = StepTimes(samples, exchange=exchange)
         for part in parts:
             scenario = part.asked if is_asked else part.recorded
             self._serve(part, scenario, PredictedSteps(part.load, times, scenario.header), outcome)
         return outcome
 
-    def _serve_as_asked(self, part: _Part, samples: list[StepSample], outcome: RunOutcome) -> Fork | None:
+    def _serve_as_asked(self, part: _Part, times: StepTimes | None, outcome: RunOutcome) -> Fork | None:
         """Predicted steps begin where the core first does something else; an executing model needs all of them."""
         asked, question = part.asked, self._question
         outcome.begin(asked.limits)
-        steps = self._open_steps(part, asked, samples)
+        steps = self._open_steps(part, asked, times)
         readers: list[Reader] = [outcome.read, self._count]
         recording = None
         if question.record_dir is not None:
@@ -162,10 +161,11 @@ class _Performance:
             if recording is not None:
                 recording.close()
 
-    def _open_steps(self, part: _Part, scenario: Scenario, samples: list[StepSample]) -> Steps:
-        if self._question.open_steps is not None:
-            return self._question.open_steps(part.life, scenario, part.load)
-        return PredictedSteps(part.load, StepTimes(samples), scenario.header)
+    def _open_steps(self, part: _Part, scenario: Scenario, times: StepTimes | None) -> Steps:
+        if times is not None:
+            return PredictedSteps(part.load, times, scenario.header)
+        assert self._question.open_steps is not None  # no times were made because it is there
+        return self._question.open_steps(part.life, scenario, part.load)
 
     def _notes(self, parts: list[_Part]) -> Iterator[str]:
         num_guessed = sum(part.load.num_guessed for part in parts)
