@@ -2,8 +2,8 @@
 
 A machine has slower hours and stalls, and no linear form fits every shape. So a step is expected to take what the cost
 fitted to the recording says of its shape, put right by how the steps of about its size went on the whole, and then as
-much more or less as the recorded step nearest to it in time: what befell the machine befalls it in the counterfactual
-too. A step that was recorded at that very time in that very shape takes what it took.
+much more or less as a recorded step near to it in time, of about its size if there is one: what befell the machine
+befalls it in the counterfactual too. A step that was recorded at that very time in that very shape takes what it took.
 
 With an exchange no step knows its own recorded time, it takes the deviation of one so many steps away, which takes its
 own: the same noise, dealt out otherwise. That tells how well steps are predicted, and what a run owes to its noise.
@@ -24,6 +24,10 @@ from replay.what_if.recorded_load import StepSample
 
 MIN_OF_A_SIZE = 8  # steps of about a size before the cost is put right for it
 _MAX_FACTOR = 2.0  # a machine is not slower for longer work than so; what a step took beyond was a stall of its own
+
+
+_NEAR_NS = 2_000_000_000
+_Group = tuple[bool, int] | bool | None  # steps of about a size, those with or without prefill, all
 
 
 class StepTime(NamedTuple):
@@ -51,41 +55,48 @@ class StepTimes:
                 f"the recording holds {len(samples)} executed steps, and a step cost is fitted to {MIN_STEPS} at least",
                 "record a longer run, or run the model: --execute",
             )
-        self._exchange = 0
+        self._distance = 0
         self.cost: StepCost = fit([(sample.shape, sample.total_ns - sample.swap_ns) for sample in samples])
         self._corrections = self._fit_corrections(samples)
         num_copied = sum(sample.num_copied_blocks for sample in samples)
         self._copy_ns = sum(sample.swap_ns for sample in samples) / num_copied if num_copied else 0.0
-        self._by_kind: dict[bool, list[_Deviation]] = {False: [], True: []}
+        self._groups: dict[_Group, list[_Deviation]] = {}
         for sample in samples:
-            self._by_kind[sample.shape.prefill_tokens > 0].append(self._deviation(sample))
-        for kind, other in ((False, True), (True, False)):
-            self._by_kind[kind] = self._by_kind[kind] or self._by_kind[other]
-        self._times = {kind: [it.sample.began_ns for it in found] for kind, found in self._by_kind.items()}
+            deviation, size = self._deviation(sample), _size(sample.shape)
+            for group in (size, size[0], None):
+                self._groups.setdefault(group, []).append(deviation)
+        self._times = {group: [it.sample.began_ns for it in found] for group, found in self._groups.items()}
 
     def exchanged(self, distance: int) -> "StepTimes":
         """The same, with deviations exchanged over so many steps."""
         other = copy(self)
-        other._exchange = distance
+        other._distance = distance
         return other
 
     def of(self, shape: StepShape, began_ns: int, num_copied_blocks: int) -> StepTime:
-        near = self._nearest(shape.prefill_tokens > 0, began_ns)
+        near = self._nearest(shape, began_ns)
         sample = near.sample
-        if not self._exchange and sample.shape == shape and num_copied_blocks == sample.num_copied_blocks:
+        if not self._distance and sample.shape == shape and num_copied_blocks == sample.num_copied_blocks:
             return StepTime(sample.total_ns, sample.execute_ns, sample.sample_ns, sample.swap_ns)
         busy_ns = max(1.0, self._expected_ns(shape) * near.factor + near.stall_ns)
         share = busy_ns / max(1, sample.total_ns - sample.swap_ns)
         swap_ns = int(self._copy_ns * num_copied_blocks)
         return StepTime(int(busy_ns) + swap_ns, int(sample.execute_ns * share), int(sample.sample_ns * share), swap_ns)
 
-    def _nearest(self, has_prefill: bool, began_ns: int) -> _Deviation:
-        times, found = self._times[has_prefill], self._by_kind[has_prefill]
-        index = bisect_left(times, began_ns)
-        if index == len(times) or (index and began_ns - times[index - 1] < times[index] - began_ns):
-            index -= 1
-        other = index ^ self._exchange  # pairs exchange: each deviation is used as often as it occurred
-        return found[other if other < len(found) else max(0, index - self._exchange)]
+    def _nearest(self, shape: StepShape, began_ns: int) -> _Deviation:
+        """Of about the step's size, where there are some of it, one near in time; else of its kind."""
+        size = _size(shape)
+        if len(self._times.get(size, ())) >= MIN_OF_A_SIZE:
+            index = _nearest_place(self._times[size], began_ns)
+            if abs(self._times[size][index] - began_ns) <= _NEAR_NS:
+                return self._exchanged_at(size, index)
+        group = size[0] if size[0] in self._groups else None
+        return self._exchanged_at(group, _nearest_place(self._times[group], began_ns))
+
+    def _exchanged_at(self, group: _Group, index: int) -> _Deviation:
+        """Pairs exchange: each deviation is used as often as it occurred."""
+        found, other = self._groups[group], index ^ self._distance
+        return found[other if other < len(found) else max(0, index - self._distance)]
 
     def _deviation(self, sample: StepSample) -> _Deviation:
         took_ns = max(1, sample.total_ns - sample.swap_ns)
@@ -102,6 +113,11 @@ class StepTimes:
             ratio = (sample.total_ns - sample.swap_ns) / max(1, self.cost.of(sample.shape))
             ratios.setdefault(_size(sample.shape), []).append(ratio)
         return {size: median(found) for size, found in ratios.items() if len(found) >= MIN_OF_A_SIZE}
+
+
+def _nearest_place(times: Sequence[int], at_ns: int) -> int:
+    index = bisect_left(times, at_ns)
+    return index - 1 if index == len(times) or (index and at_ns - times[index - 1] < times[index] - at_ns) else index
 
 
 def _size(shape: StepShape) -> tuple[bool, int]:

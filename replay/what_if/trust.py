@@ -18,6 +18,7 @@ from replay.figures import quantiles
 from replay.what_if.recorded_load import StepSample
 from replay.what_if.step_times import StepTimes
 
+DISTANCES = (1, 2, 3)  # over which deviations are exchanged: more draws than one, for the last percent is few steps
 BOUNDS = {"p50": 0.02, "p99": 0.05}
 _NAMES = {"ttft_ms": "TTFT", "itl_ms": "ITL", "step_ms": "steps, each without its own time:"}
 
@@ -58,9 +59,11 @@ def trust_in(
     known, predicted = dict(recorded), dict(control)
     known["step_ms"] = predicted["step_ms"] = None
     if times is not None:
-        strangers = times.exchanged(1)
+        strangers = [times.exchanged(distance) for distance in DISTANCES]
         known["step_ms"] = quantiles([sample.total_ns - sample.swap_ns for sample in samples])
-        predicted["step_ms"] = quantiles([strangers.of(it.shape, it.began_ns, 0).total_ns for it in samples])
+        predicted["step_ms"] = quantiles(
+            [stranger.of(it.shape, it.began_ns, 0).total_ns for stranger in strangers for it in samples]
+        )
     errors: dict[tuple[str, str], float] = {}
     for latency in _NAMES:
         was, came = known[latency], predicted[latency]

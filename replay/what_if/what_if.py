@@ -25,9 +25,8 @@ from replay.what_if.predicted_steps import PredictedSteps
 from replay.what_if.recorded_load import Input, RecordedLoad
 from replay.what_if.scenario import Scenario, scenario_of
 from replay.what_if.step_times import StepTimes
-from replay.what_if.trust import trust_in
+from replay.what_if.trust import DISTANCES, trust_in
 
-EXCHANGES = (1, 2, 5)
 MAX_STEPS_FOR_RANGES = 20_000  # beyond it the figures are many enough, and the time is better saved
 OpenSteps = Callable[[Life, Scenario, RecordedLoad], Steps]
 
@@ -79,7 +78,7 @@ class _Performance:
         parts = [self._read(life, recorded) for life in lives]
         samples = [sample for part in parts for sample in part.load.samples]
         times = None if self._question.open_steps else StepTimes(samples)
-        exchanges = EXCHANGES if times is not None and len(samples) <= MAX_STEPS_FOR_RANGES else ()
+        exchanges = DISTANCES if times is not None and len(samples) <= MAX_STEPS_FOR_RANGES else ()
         with Progress("what-if", "steps", len(samples) * (2 + 2 * len(exchanges))) as progress:
             self._count = _step_counter(progress)
             control, asked = RunOutcome(targets), RunOutcome(targets)
