@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens-per-id", type=int, default=0, metavar="N", help="mooncake: a multiple of the block size; its own: 512"
     )
+    parser.add_argument("--vllm-names", action="store_true", help="otlp: the attributes of vLLM's spans, too")
     parser.add_argument(
         "--fails-with", default="", metavar="PREDICATE", help="pytest: what makes it a failure, as for shrink"
     )
@@ -98,7 +99,7 @@ def _writer(args: argparse.Namespace) -> "Write":
         case "otlp":
             from replay.export.otlp import write_otlp
 
-            return lambda run, file, args, notes: write_otlp(run, file)
+            return lambda run, file, args, notes: write_otlp(run, file, vllm_names=args.vllm_names)
         case "jsonl":
             from replay.export.jsonl import write_jsonl
 

@@ -13,20 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from engine.core.events import RequestArrived
-from recorder.request_span import RequestSpan
-from replay.export.moments import Began, Closed, Ended, Noted, Opened, flat_request_values
+from replay.export.moments import Began, Closed, Ended, Noted, Opened
+from replay.export.otlp_attributes import ENDS_OF_THEIR_OWN, encoded, request_attributes
 from replay.export.telling import Telling
 from replay.lives import Run
 
 _BATCH_REQUESTS = 64
 _KIND_INTERNAL, _KIND_SERVER = 1, 2
 _STATUS_ERROR = 2
-_ENDS_OF_THEIR_OWN = ("stop", "length", "")
 
 
-def write_otlp(run: Run, file: BinaryIO) -> dict[str, int]:
-    """Returns what was written, in counts. Of a preemption the span that follows it tells."""
-    telling, spans = Telling(), _Spans(run)
+def write_otlp(run: Run, file: BinaryIO, *, vllm_names: bool = False) -> dict[str, int]:
+    """Returns what was written, in counts. Of a preemption the span that follows it tells.
+
+    vllm_names   the attributes that vLLM and SGLang give their spans are there, too
+    """
+    telling, spans = Telling(), _Spans(run, vllm_names)
     for moment in telling.of(run):
         match moment:
             case Opened():
@@ -67,12 +69,13 @@ class _Spans:
     done   finished spans of whole requests, not yet written
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, vllm_names: bool) -> None:
+        self._vllm_names = vllm_names
         header = run.recording.header
         self._salt = header.salt
         self._wall_ns = header.created_wall_ns - header.created_now_ns
         self._model = str(header.environment.get("model") or header.config.get("model", ""))
-        self._resource = _attributes(
+        self._resource = encoded(
             {
                 "service.name": "reprise",
                 "service.version": header.reprise_version,
@@ -89,21 +92,23 @@ class _Spans:
         trace_id = self._digest(moment.request, 0, 16)
         root = self._span(trace_id, 0, "llm_request", held.at_ns, moment.at_ns)
         root["kind"] = _KIND_SERVER
-        root["attributes"] = _attributes(self._values(held.arrived, moment.span))
+        root["attributes"] = encoded(
+            request_attributes(held.arrived, moment.span, self._model, vllm_names=self._vllm_names)
+        )
         root["events"] = [
             {
                 "timeUnixNano": str(self._wall_ns + note.at_ns),
                 "name": note.name,
-                "attributes": _attributes(note.values),
+                "attributes": encoded(note.values),
             }
             for note in held.notes
         ]
-        if moment.span.outcome not in _ENDS_OF_THEIR_OWN:
+        if moment.span.outcome not in ENDS_OF_THEIR_OWN:
             root["status"] = {"code": _STATUS_ERROR, "message": str(moment.span.outcome)}
         spans = [root]
         for number, (name, begin_ns, end_ns, values) in enumerate(held.stretches, start=1):
             child = self._span(trace_id, number, name, begin_ns, end_ns, moment.request)
-            child["attributes"] = _attributes({f"reprise.{key}": value for key, value in values.items()})
+            child["attributes"] = encoded({f"reprise.{key}": value for key, value in values.items()})
             spans.append(child)
         self.num_spans += len(spans)
         self.done.append(spans)
@@ -134,48 +139,3 @@ class _Spans:
 
     def _digest(self, request: int, number: int, size: int) -> str:
         return hashlib.blake2b(b"%d %d" % (request, number), key=self._salt, digest_size=size).hexdigest()
-
-    def _values(self, arrived: RequestArrived, span: RequestSpan) -> dict[str, Any]:
-        shown = flat_request_values(span)
-        sampling = arrived.sampling
-        values: dict[str, Any] = {
-            "gen_ai.operation.name": "text_completion",
-            "gen_ai.provider.name": "reprise",
-            "gen_ai.request.model": self._model,
-            "gen_ai.request.max_tokens": arrived.max_output_tokens,
-            "gen_ai.request.temperature": sampling.temperature,
-            "gen_ai.request.top_p": sampling.top_p,
-            "gen_ai.request.top_k": sampling.top_k,
-            "gen_ai.request.seed": sampling.seed,
-            "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
-            "gen_ai.request.presence_penalty": sampling.presence_penalty,
-            "gen_ai.response.id": arrived.request_id,
-            "gen_ai.usage.input_tokens": span.num_prompt_tokens,
-            "gen_ai.usage.output_tokens": span.num_output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": shown["num_cached_tokens"],
-        }
-        if span.ttft_ns is not None:
-            values["gen_ai.response.time_to_first_chunk"] = span.ttft_ns / 1e9
-        if span.outcome in _ENDS_OF_THEIR_OWN:
-            values["gen_ai.response.finish_reasons"] = [str(span.outcome)] if span.outcome else []
-        else:
-            values["error.type"] = str(span.outcome)
-        values["reprise.tenant"], values["reprise.priority"] = arrived.tenant, arrived.priority
-        return values | {f"reprise.{name}": value for name, value in shown.items() if value is not None}
-
-
-def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in values.items()]
-
-
-def _value(value: Any) -> dict[str, Any]:
-    """An `AnyValue`; 64-bit integers are text in the JSON encoding."""
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
-    if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(item) for item in value]}}
-    return {"stringValue": str(value)}

@@ -19,6 +19,7 @@ from replay.simulate.trace_rows import MAX_TOKENS, Row
 
 DEFAULT_OUTPUT_TOKENS = 128
 _BYTES_PER_TOKEN = 4
+_MAX_DEPTH = 16
 _NS_PER_MS = 1_000_000
 _OUTPUT_NAMES = ("output_length", "output_tokens", "max_completion_tokens", "max_tokens")
 _QUESTION, _ANSWER = ("human", "user"), ("gpt", "assistant", "chatgpt", "bing", "bard")
@@ -78,6 +79,8 @@ def _body(row: Row) -> dict[str, Any]:
     """The prompt alone, as an API takes it: text, token ids, or a chat's messages."""
     messages, prompt = row.values.get("messages"), row.values.get("prompt")
     if isinstance(messages, list) and messages and all(isinstance(message, dict) for message in messages):
+        if _is_deeper(messages, _MAX_DEPTH):
+            row.fail("messages", f"must not be nested more than {_MAX_DEPTH} deep")
         return {"messages": messages}
     if isinstance(prompt, str) and prompt:
         return {"prompt": prompt}
@@ -93,15 +96,27 @@ def _num_tokens(body: dict[str, Any]) -> int:
     return _estimate(prompt if isinstance(prompt, str) else "".join(_texts(body["messages"])))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(messages: list[dict[str, Any]]) -> Iterator[str]:
     """Of messages, whose contents may be lists of parts."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, dict):
-        yield from _texts(value.get("content", value.get("text", "")))
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                yield text
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether lists and objects lie in one another more often than that."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return any(isinstance(item, dict | list) for item in level)
 
 
 def _estimate(text: str) -> int:

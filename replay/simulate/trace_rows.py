@@ -12,6 +12,7 @@ MAX_SECONDS = 100_000_000_000
 MAX_IDS = 1_000_000
 _MAX_ID = 1 << 64
 _SHOWN_CHARACTERS = 40
+_MAX_DIGITS = 60
 
 
 class Row(NamedTuple):
@@ -75,9 +76,9 @@ class Row(NamedTuple):
         value = self.values.get(name)
         if isinstance(value, str):
             try:
-                value = float(value[:_SHOWN_CHARACTERS])
+                value = float(value) if len(value) <= _MAX_DIGITS else math.nan
             except ValueError:
-                self.fail(name, "must be a number")
+                value = math.nan
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             self.fail(name, "must be a number")
         return value

@@ -112,11 +112,11 @@ def test_a_made_up_prompt_is_as_long_as_it_should_be() -> None:
 
 
 @pytest.mark.parametrize("form", ["perfetto", "chrome", "otlp", "jsonl", "mooncake", "openai-batch"])
-def test_no_export_of_a_default_recording_holds_contents(form: str, tmp_path: Path) -> None:
-    """Token ids are the canaries: prompts of tokens that occur nowhere else."""
+def test_no_export_holds_contents_but_a_batch_of_a_recording_with_a_vault(form: str, tmp_path: Path) -> None:
+    """The canaries are token ids in the order of a prompt."""
     load = mixed_load(12)
-    plain = record_run(tmp_path / "plain", load, record_content=False)
-    assert main(["export", str(plain), "--format", form, "-o", str(tmp_path / "out")]) == 0
+    path = record_run(tmp_path / "run", load, record_content=form != "openai-batch")
+    assert main(["export", str(path), "--format", form, "-o", str(tmp_path / "out")]) == 0
     data = (tmp_path / "out").read_bytes()
     for _, message in load:
         if isinstance(message, Arrive):

@@ -42,9 +42,9 @@ def _plain(value: dict[str, Any]) -> Any:
             return inner
 
 
-def otlp_spans(recording: Path) -> list[dict[str, Any]]:
+def otlp_spans(recording: Path, *, vllm_names: bool = False) -> list[dict[str, Any]]:
     out = io.BytesIO()
-    write_otlp(Run.open(recording), out)
+    write_otlp(Run.open(recording), out, vllm_names=vllm_names)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     return [
         span
@@ -93,6 +93,17 @@ def test_children_lie_within_their_request_and_follow_one_another(recording: Pat
             ends[root["spanId"]] = end
             names.add(span["name"])
     assert names == {"queued", "prefill chunk", "decode", "preempted"}
+
+
+def test_the_names_of_vllms_spans_are_there_when_asked_for(recording: Path) -> None:
+    roots = [attributes(span) for span in otlp_spans(recording, vllm_names=True) if "parentSpanId" not in span]
+    shown = shown_requests(recording)
+    for values in roots:
+        expected = shown[values["reprise.request"]]
+        assert values["gen_ai.usage.completion_tokens"] == expected["num_output_tokens"]
+        assert values["gen_ai.latency.e2e"] * 1e3 == pytest.approx(expected["e2e_ms"])
+        assert ("gen_ai.latency.time_to_first_token" in values) == (expected["ttft_ms"] is not None)
+    assert not any("gen_ai.latency" in key for span in otlp_spans(recording) for key in attributes(span))
 
 
 def test_spans_are_the_same_when_exported_again(recording: Path) -> None:

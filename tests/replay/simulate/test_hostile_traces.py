@@ -67,6 +67,7 @@ def test_a_wrong_field_is_named_with_its_line_and_value(tmp_path: Path, row: Any
         ('{"timestamp": 1e999, "input_length": 1, "output_length": 1}', "too large for a number"),
         (f'{{"timestamp": {HUGE}, "input_length": 1, "output_length": 1}}', "is no JSON"),
         ("[" * 100_000, "nested too deep"),
+        ('{"messages": [{"content": ' + "[" * 600 + "]" * 600 + "}]}", "input_length is missing"),
         ('{"a":' * 100_000, "nested too deep"),
         ('{"timestamp": 0, "input_', "is no JSON"),
         ("\x00\x01", "is no JSON"),
@@ -86,6 +87,7 @@ def test_what_no_number_or_no_json_is_ends_the_reading_there(tmp_path: Path, lin
         ("2023-11-16 18:17:03.9,-4,1", "contexttokens is '-4'"),
         ("2023-11-16 18:17:03.9,nan,1", "contexttokens is 'nan'"),
         ("2023-11-16 18:17:03.9,inf,1", "contexttokens is 'inf'"),
+        ("2023-11-16 18:17:03.9,1." + "0" * 80 + "e3,1", "contexttokens is '1.000"),
         ("2023-11-16 18:17:03.9,1", "has 2 fields, the header has 3"),
         ("2023-11-16 18:17:03.-5,1,1", "timestamp is"),
         ("2023-99-16 18:17:03,1,1", "timestamp is"),
@@ -99,6 +101,12 @@ def test_a_wrong_cell_is_named_with_its_line(tmp_path: Path, line: str, said: st
     text = refusal(path)
     assert "line 3" in text
     assert said in text
+
+
+def test_messages_nested_too_deep_to_be_sent_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"messages": [{"content": ' + "[" * 600 + "]" * 600 + "}]}\n")
+    assert "line 1: messages is" in refusal(path)
 
 
 def test_a_time_beyond_all_reason_is_refused(tmp_path: Path) -> None:
