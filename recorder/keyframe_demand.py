@@ -35,7 +35,7 @@ class KeyframeDemand:
         self._now_ns = entry.now_ns
         if type(entry.event) is StepCompleted:
             self._num_steps += 1
-        elif self._since_ns is None:
+        if self._since_ns is None:
             self._since_ns = entry.now_ns
 
     @property

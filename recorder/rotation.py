@@ -30,31 +30,41 @@ class Rotation:
         self._max_segment_bytes = max_segment_bytes
         self._max_age_ns = max_age_ns
         self._begun_ns = 0
-        self._asked_ns: int | None = None  # for the keyframe that is to begin the next segment
+        self._is_ending = False  # a keyframe was asked for, to begin the next segment with
+        self._old_since_ns: int | None = None
 
     def begin(self, now_ns: int, *, with_keyframe: bool) -> None:
         """A segment begins; without a keyframe one is wanted soon, unless the core is new."""
         self._begun_ns = now_ns
-        self._asked_ns = None
+        self._is_ending = False
+        self._old_since_ns = None
         if not with_keyframe:
             self._demand.ask()
 
-    def is_due(self, num_bytes: int, now_ns: int) -> bool:
-        """The segment of so many bytes ends now. Nearly full, or old enough, it has a keyframe asked for first."""
-        is_old = now_ns - self._begun_ns >= self._max_age_ns
-        is_nearly_full = num_bytes >= self._max_segment_bytes - self._max_segment_bytes // _EARLY
-        if self._asked_ns is None and (is_old or is_nearly_full):
-            self._asked_ns = now_ns
-            self._demand.ask()
-        if not is_old or self._asked_ns is None:
+    def has_grown(self, num_bytes: int) -> None:
+        """The segment has so many bytes now; nearly full, it ends at the next keyframe."""
+        if num_bytes >= self._max_segment_bytes - self._max_segment_bytes // _EARLY:
+            self._ask()
+
+    def is_due(self, now_ns: int) -> bool:
+        """It is so old that it ends now: a keyframe was asked for, and has not come."""
+        if now_ns - self._begun_ns < self._max_age_ns:
             return False
-        return not self._demand.is_answered or now_ns - self._asked_ns >= self._max_age_ns // _EARLY
+        if self._old_since_ns is None:
+            self._old_since_ns = now_ns
+            self._ask()
+        return not self._demand.is_answered or now_ns - self._old_since_ns >= self._max_age_ns // _EARLY
+
+    def _ask(self) -> None:
+        if not self._is_ending:
+            self._is_ending = True
+            self._demand.ask()
 
     def num_fitting(self, num_bytes: int, frames: Sequence[Frame], *, is_empty: bool) -> int:
         """How many of the frames the segment of so many bytes takes; at least one when it is empty."""
         for index, frame in enumerate(frames):
             num_bytes += FRAME_PREFIX.size + len(frame.body)
-            begins_next = frame.is_keyframe and self._asked_ns is not None
+            begins_next = frame.is_keyframe and self._is_ending
             if (begins_next or num_bytes > self._max_segment_bytes) and (index or not is_empty):
                 return index
         return len(frames)

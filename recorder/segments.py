@@ -200,6 +200,7 @@ class SegmentWriter:
                     continue
                 self._file.append([frame.body for frame in group])
                 self._disk.note(self._file)
+                self._rotation.has_grown(self._file.num_bytes)
                 self._demand.has_grown(self.num_bytes)
                 self.num_entries += sum([frame.num_new for frame in group])
                 num_written += len(group)
@@ -216,7 +217,7 @@ class SegmentWriter:
         if file.sync_error is not None:
             self.last_error = _text_of(file.sync_error)
         is_empty = file.num_bytes <= file.num_header_bytes
-        is_due = self._rotation.is_due(file.num_bytes, self._clock.now_ns()) and not is_empty
+        is_due = self._rotation.is_due(self._clock.now_ns()) and not is_empty
         if is_due or self.must_rotate or file.is_broken or file.sync_error is not None:
             return ()
         return frames[: self._rotation.num_fitting(file.num_bytes, frames, is_empty=is_empty)]
