@@ -37,6 +37,7 @@ class Engine:
             record_content=True,
             max_segment_bytes=300_000,
             num_kv_blocks=num_kv_blocks,
+            reserve_output="none" if num_kv_blocks else "expected",  # so that a small pool runs out
         )
         self.process = subprocess.Popen(
             [

@@ -21,7 +21,7 @@ from replay.check import check
 from replay.verdict import Outcome
 from tests.engine.engine_process import NUM_OUTPUT_TOKENS, NUM_REQUESTS, Engine, assert_seen_is_recorded
 
-SMALL_POOL = 60  # blocks; 12 requests of some 27 each
+SMALL_POOL = 40  # blocks; 12 requests of some 27 each
 CANCELLED = (3, 7)
 
 
