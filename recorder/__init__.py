@@ -27,6 +27,7 @@ In reading order:
     keys.py          the keys: where they lie, who wraps them, how they are erased
     keyframes.py     where the keyframes are
     reader.py        entries in order, across segments
+    request_entries.py   the entries about one request, found by the index where there is one
     continuity.py    what a recording lacks
     vault.py         token ids, read back
     audit.py         who read them

@@ -121,14 +121,18 @@ def _positions(name: str) -> dict[int, int]:
 
 _KEYFRAME = KIND_OF[CoreKeyframe]
 _STEP = _positions("step")
-_REQUEST = _positions("request")
-_ROWS = _positions("rows") | _positions("emitted") | _positions("lost")  # each row begins with a request
+_NAMED = [_positions(name) for name in ("request", "writer")]
+_ROWS = [_positions(name) for name in ("rows", "emitted", "lost", "handed_over")]  # each row begins with a request
 
 
 def _requests_in(record: tuple[Any, ...]) -> Iterable[int]:
-    kind = record[0]
-    position = _REQUEST.get(kind)
-    if position is not None:
-        return (record[position],)
-    position = _ROWS.get(kind)
-    return [row[0] for row in record[position]] if position is not None else ()
+    """Those that it is about; who else it names lives at that time, so that its chunks are known from its own records.
+
+    An array from an older writer may be shorter than its kind is now.
+    """
+    kind, length = record[0], len(record)
+    found = [record[position] for at in _NAMED if (position := at.get(kind, length)) < length]
+    for at in _ROWS:
+        if (position := at.get(kind, length)) < length:
+            found += [row[0] for row in record[position]]
+    return found

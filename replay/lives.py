@@ -6,10 +6,11 @@ It reads entries and says where they stop being comparable; it compares nothing.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engine.core.events import StepCompleted
+from engine.core.events import RequestArrived, StepCompleted
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, UnknownRecord
 from recorder.header import Header
 from recorder.reader import Recording, Segment
+from recorder.request_entries import arrivals_named, entries_about
 from recorder.vault import Contents
 from replay.refusal import CannotCompare
 
@@ -53,6 +54,14 @@ class Life:
         keyframes   are entries too
         """
         return self._section.entries(from_sequence, keyframes=keyframes)
+
+    def entries_about(self, request: int) -> Iterator[Entry]:
+        """All entries about the request and some others; of sealed segments only the part that the index names."""
+        return entries_about(self._section, request)
+
+    def arrivals_named(self, request_id: str) -> Iterator[RequestArrived]:
+        """Arrivals under this name."""
+        return arrivals_named(self._section, request_id)
 
     def contents(self) -> Contents:
         """Raises NoContents when no vault was kept."""

@@ -30,27 +30,26 @@ class Line(NamedTuple):
 
 def find_request(run: Run, name: str) -> RequestArrived:
     """By the client's id first, else by number; of several the last one. Raises CannotCompare when there is none."""
-    by_id: RequestArrived | None = None
-    by_number: RequestArrived | None = None
-    for life in run.lives:
-        for entry in life.entries():
-            event = entry.event
-            if isinstance(event, RequestArrived):
-                if event.request_id == name:
-                    by_id = event
-                elif str(event.request) == name:
-                    by_number = event
-    found = by_id or by_number
-    if found is None:
+    named = [arrived for life in run.lives for arrived in life.arrivals_named(name)]
+    numbered = [] if named or not name.isdecimal() else [*_arrivals_of(run, int(name))]
+    found = named or numbered
+    if not found:
         raise CannotCompare(f"no request {name!r} arrived in this recording", "reprise show REC --requests lists them")
-    return found
+    return found[-1]
+
+
+def _arrivals_of(run: Run, request: int) -> Iterator[RequestArrived]:
+    for life in run.lives:
+        for entry in life.entries_about(request):
+            if isinstance(entry.event, RequestArrived) and entry.event.request == request:
+                yield entry.event
 
 
 def story(run: Run, request: int) -> Iterator[Line]:
     """All that concerns the request, from its arrival to its end; a restart that lost it included."""
     for life in run.lives:
         planned: StepPlanned | None = None
-        for entry in life.entries():
+        for entry in life.entries_about(request):
             yield from _event_lines(entry, life, request, planned)
             for decision in entry.decisions:
                 text = _about(decision, request)
