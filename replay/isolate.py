@@ -17,6 +17,7 @@ from replay.history import LifeHistory
 from replay.isolation_report import Subject, Unequal, report, table
 from replay.lives import Life, Run
 from replay.model_runs.alone import run_alone
+from replay.model_runs.kv_blocks import ComparingRunner
 from replay.model_runs.open_model import OpenedRunner, OpenRunner, Overrides, open_recorded_model
 from replay.model_runs.prove import prove_difference
 from replay.own_policy import thawed_core
@@ -104,7 +105,7 @@ def _thawed(life: Life, resumption: Resumption) -> Core:
 
 
 def _find(subjects: list[Subject], name: str, refusals: list[CannotCompare]) -> list[Subject]:
-    """By the client's id first, else by number: one request, once for each engine that held it. Raises CannotCompare."""
+    """By the client's id first, else by number: one request, once for each engine it had. Raises CannotCompare."""
     found = [subject for subject in subjects if subject.request.arrived.request_id == name]
     if not found and name.isdecimal():
         found = [subject for subject in subjects if subject.request.arrived.request == int(name)]
@@ -156,15 +157,19 @@ class _Isolation:
         if unequal is not None:
             environment = self._open(subject.life)[1].differences
             divergence = report(self._path, subject, unequal, environment)
-            if self._proves:
-                divergence = replace(divergence, proof=self._prove(subject, unequal.num_equal))
+            if self._proves and unequal.raised is None:
+                divergence = replace(divergence, proof=self._prove(subject, contents, unequal.num_equal))
             self.divergences.append(divergence)
 
-    def _prove(self, subject: Subject, num_equal: int) -> Proof:
-        """In company on another runner of the same kind, whose KV memory nobody has used."""
+    def _prove(self, subject: Subject, contents: RequestContents, num_equal: int) -> Proof | None:
+        """In company on another runner of the same kind, whose KV memory nobody has used. None: a note says why."""
         (alone, _, _), agreement = self._open(subject.life)
         company = self._open_runner(subject.life.header, self._overrides).runner
-        return prove_difference(subject, num_equal, (alone, company), agreement)
+        try:
+            return prove_difference(subject, contents, num_equal, (alone, company), agreement)
+        except CannotCompare as refusal:
+            self.notes.append(f"request {subject.request.arrived.request}: nothing was proved: {refusal.reason}")
+            return None
 
     def _open(self, life: Life) -> tuple[OpenedRunner, Agreement]:
         key = life.header.segment_number
@@ -179,7 +184,8 @@ class _Isolation:
         request = subject.request
         opened, agreement = self._open(subject.life)
         limits = Limits.from_dict(subject.life.header.limits)
-        alone = run_alone(request.arrived, contents, limits, opened.runner)
+        runner = ComparingRunner(opened.runner, request.kv_digests if agreement.compare_bits else {})
+        alone = run_alone(request.arrived, contents, limits, runner)
         num_equal = 0
         try:
             for expected, computed in zip(request.tokens, alone, strict=False):
@@ -190,11 +196,14 @@ class _Isolation:
                     compare_flags=agreement.compare_flags,
                 )
                 if comparable != expected:
-                    return Unequal(num_equal, computed)
+                    return Unequal(num_equal, computed, block=runner.first)
                 num_equal += 1
         except Exception as error:
             return Unequal(num_equal, None, Raised(f"{type(error).__name__}: {error}"))
         finally:
             alone.close()
             self.num_tokens += num_equal
+        if num_equal == len(request.tokens) and runner.first is not None:
+            block = f"block {runner.first.block_index} of request {request.arrived.request}'s block table"
+            self.notes.append(f"{block} was filled with other keys and values than alone; no token came from it")
         return Unequal(num_equal, None) if num_equal < len(request.tokens) else None

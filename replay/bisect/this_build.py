@@ -68,7 +68,9 @@ def _beneath(
         agreement = agree(life.header, runners[0].numerics_class, runners[0].environment, allow_drift=False)
         subject = Subject(life, history, contents, request)
         try:
-            return prove_difference(subject, index, (runners[0].runner, runners[1].runner), agreement)
+            return prove_difference(
+                subject, contents.prompts[token.request], index, (runners[0].runner, runners[1].runner), agreement
+            )
         except CannotCompare as refusal:
             return Proof(None, None, f"what lies beneath cannot be had: {refusal.reason}")
     return None

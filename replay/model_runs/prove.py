@@ -33,16 +33,21 @@ _NOT_HERE = (
 _NOT_READ = "the keys and values that it read are its own: "
 
 
-def prove_difference(subject: Subject, num_equal: int, runners: tuple[Runner, Runner], agreement: Agreement) -> Proof:
-    """The proof beneath a request's first unequal output token, which is number `num_equal`, 0-based.
+def prove_difference(
+    subject: Subject, given: RequestContents, num_equal: int, runners: tuple[Runner, Runner], agreement: Agreement
+) -> Proof:
+    """The proof beneath a request's first unequal output token, number `num_equal` of those recorded, 0-based.
 
+    given     what its client gave
     runners   one for the request alone, another with an empty KV memory for the recorded steps
-    Raises CannotCompare where the runner computes no layers.
+    Raises CannotCompare where the runner computes no layers, or the recording's first steps are not there.
     """
     life, history, contents, recorded = subject
+    if life.refusal is not None:
+        raise life.refusal
     arrived, request = recorded.arrived, recorded.arrived.request
     for_alone, for_company = runners
-    alone = AloneTrace(arrived, contents.prompts[request], Limits.from_dict(life.header.limits), for_alone)
+    alone = AloneTrace(arrived, given, Limits.from_dict(life.header.limits), for_alone)
     alone.run(num_equal + 1)
     names = {number: of.arrived.request_id for number, of in history.requests.items()}
     company = CompanyTrace(request, alone, for_company, names)
