@@ -8,7 +8,10 @@ the core's state is known to begin at), `player.py` (events into the core),
     check     `check.py`: the core decides again
     execute   `execute.py`: `model_runs/reexecution.py` carries the recorded plans out again, `tokens.py` compares
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
-              `isolation_report.py`
+              `model_runs/kv_blocks.py` (the block that went wrong first), `isolation_report.py`
+
+    what-if   `what_if/`: the recorded load under other settings; `model_runs/real_steps.py` executes it
+    diff      `diff/`: two recordings aligned by request
 
     shrink    `shrink/`: the smallest recording that fails in the same way; `model_runs/stage.py` is its model
 
@@ -22,6 +25,7 @@ the core's state is known to begin at), `player.py` (events into the core),
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),
-`older_writer.py` (fields that came after the recording),
+`older_writer.py` (fields that came after the recording), `done.py` (what a decision did, without its figures),
+`limit_flags.py` (the engine's limits as flags),
 `rendering.py`, `progress.py`. Only `model_runs/` knows execution.
 """

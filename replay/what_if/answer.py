@@ -120,8 +120,8 @@ def _table(answer: Answered) -> Iterator[str]:
     has_ranges = bool(answer.redealt[0])
     titles = [title for _attribute, title in _COLUMNS]
     yield (
-        f"{'':<26}{titles[0]:>11}{titles[1]:>11}{'by chance' if has_ranges else '':>18}{titles[2]:>11}"
-        f"{'by chance' if has_ranges else '':>18}{'of recorded':>13}"
+        f"{'':<26}{titles[0]:>10}{titles[1]:>10}{'by chance' if has_ranges else '':>20}{titles[2]:>10}"
+        f"{'by chance' if has_ranges else '':>20}{'of recorded':>13}"
     )
     for latency, title in _LATENCIES.items():
         for rank in RANKS:
@@ -144,8 +144,8 @@ def _row(answer: Answered, title: str, of: Callable[[dict[str, Any]], Any], form
     by_chance = [_range([of(run) for run in (own, *redealt)], form) for own, redealt in
                  zip((answer.control, answer.asked), answer.redealt, strict=True)]  # fmt: skip
     line = (
-        f"{title:<26}{_cell(recorded, form):>11}{_cell(control, form):>11}{by_chance[0]:>18}"
-        f"{_cell(asked, form):>11}{by_chance[1]:>18}"
+        f"{title:<26}{_cell(recorded, form):>10}{_cell(control, form):>10}{by_chance[0]:>20}"
+        f"{_cell(asked, form):>10}{by_chance[1]:>20}"
     )
     return (line + (f"{asked / recorded:>12.2f}×" if recorded and asked is not None else "")).rstrip()
 
@@ -153,7 +153,7 @@ def _row(answer: Answered, title: str, of: Callable[[dict[str, Any]], Any], form
 def _cell(value: float | None, form: str) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else form.format(value)
+    return f"{value:,}" if isinstance(value, int) else (f"{value:,.0f}" if value >= 1_000 else form.format(value))
 
 
 def _range(values: list[Any], form: str) -> str:
