@@ -25,7 +25,7 @@ from engine.log import Logger
 
 MAX_REQUESTS = 64
 MAX_TOKENS = 1024  # of prompt and output together: 64 blocks, 24 MB for the default model
-STEP_TOKENS = 64  # of a prefill: about one step of those that serve
+STEP_TOKENS = 32  # of a prefill: about the step of those that serve, 10 to 50 ms for the default model
 
 log = Logger(__name__)
 

@@ -39,6 +39,7 @@ class RequestHistory:
 
     tokens, moments   one each per output token
     lenders           request → block: blocks in its table that other requests had held before
+    kv_digests        place in its block table → digest, of the blocks that it filled itself, as filled last
     """
 
     arrived: RequestArrived
@@ -47,6 +48,7 @@ class RequestHistory:
     num_preemptions: int = 0
     num_hit_blocks: int = 0
     lenders: dict[int, int] = field(default_factory=dict)
+    kv_digests: dict[int, int] = field(default_factory=dict)
 
 
 class LifeHistory:
@@ -122,6 +124,8 @@ class LifeHistory:
                 self.requests[decision.request].num_preemptions += 1
 
     def _read_step(self, event: StepCompleted, entry: Entry) -> None:
+        for request, index, digest in event.kv_digests:
+            self.requests[request].kv_digests[index] = digest
         token_ids = self._contents.tokens.get(event.step, ())
         for token in recorded_tokens(event, token_ids, self._counter):
             if token.request in self._ended:

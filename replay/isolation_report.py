@@ -19,6 +19,7 @@ from replay.divergence import (
 )
 from replay.history import LifeHistory, Moment, RequestHistory
 from replay.lives import Life
+from replay.model_runs.kv_blocks import OtherBlock
 from replay.tokens import Computed
 from replay.transcript import Trail
 
@@ -26,11 +27,15 @@ MAX_NAMED = 12  # requests named in one line of a report
 
 
 class Unequal(NamedTuple):
-    """The first output token that differs, after `num_equal`. `computed` is None when the request ended before it."""
+    """The first output token that differs, after `num_equal`. `computed` is None when the request ended before it.
+
+    block   the first that held other keys and values by then, of those that the request filled itself
+    """
 
     num_equal: int
     computed: Computed | None
     raised: Raised | None = None
+    block: OtherBlock | None = None
 
 
 class Subject(NamedTuple):
@@ -62,7 +67,7 @@ def report(path: Path, subject: Subject, unequal: Unequal, environment: tuple[st
             f"prompt tokens; {unequal.num_equal} of {len(request.tokens)} output tokens were equal before"
         ),
         before=_entries_before(subject.life, moment.sequence),
-        circumstances=tuple(_circumstances(subject, moment)),
+        circumstances=(*_circumstances(subject, moment), *_blocks(unequal)),
         environment=environment,
         likely_cause=_likely_cause(classification, moment, unequal),
         next_command=f"reprise execute {shlex.quote(str(path))}",
@@ -87,6 +92,13 @@ def _circumstances(subject: Subject, moment: Moment) -> Iterator[str]:
         lenders = [f"{number} (block {block})" for number, block in list(request.lenders.items())[:MAX_NAMED]]
         more = f" and {len(request.lenders) - MAX_NAMED} more" if len(request.lenders) > MAX_NAMED else ""
         yield f"its blocks were held before by requests {', '.join(lenders)}{more}"
+
+
+def _blocks(unequal: Unequal) -> Iterator[str]:
+    if unequal.block is not None:
+        index, expected, got = unequal.block
+        digests = f"{expected:016x}, alone {got:016x}"
+        yield f"block {index} of its block table was filled with other keys and values: {digests}"
 
 
 def _numbers(requests: list[int]) -> str:

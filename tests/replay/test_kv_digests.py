@@ -128,6 +128,30 @@ def test_a_recording_with_a_mismatch_replays_equal(overwritten: Path) -> None:
     assert sum(isinstance(d, RequestPreempted) for entry in entries_of(overwritten) for d in entry.decisions) == 1
 
 
+class WrongSlot(ScriptedRunner):
+    """Before request 0's third block is full, its first slot is overwritten."""
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        if plan.step == 1:
+            self.slots[self._requests[0].block_table[2] * LIMITS.block_size] = -5
+        return super().execute(plan)
+
+
+def test_isolate_names_the_block_that_went_wrong(tmp_path: Path) -> None:
+    sampling = SamplingParams(seed=1, ignore_eos=True)
+    arrive = Arrive(0, "req-0", "", 0, 0, 8, sampling, RequestContents(tuple(range(1, 12))))
+    runner = WrongSlot(LIMITS.num_kv_blocks, LIMITS.block_size, SALT, keeps_kv_digests=True)
+    path = record(tmp_path / "run", [(0, arrive)], runner)
+    (divergence,) = isolate(path, "req-0", open_runner=open_keeping).divergences
+    assert divergence.expected.output_index == 1
+    assert any(line.startswith("block 2 of its block table") for line in divergence.circumstances)
+    (audit,) = [event for event in all_events(path) if isinstance(event, AuditCompleted)]
+    assert (audit.first_difference, audit.first_block) == (1, 2)
+    (mismatch,) = [event for event in all_events(path) if isinstance(event, KVMismatch)]
+    assert (mismatch.noticed, mismatch.writer, mismatch.block_index) == ("audit", 0, 2)
+    assert check(path).exit_code == 0
+
+
 def test_show_tells_of_mismatches_and_audits(overwritten: Path) -> None:
     at_large = "\n".join(show(overwritten, View()))
     assert "1 KV block" in at_large
