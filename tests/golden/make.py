@@ -14,6 +14,7 @@ from tests.replay.recorded_runs import changed_decision, entries_of, mixed_load,
 
 GOLDEN = Path(__file__).parent
 DIVERGES = GOLDEN / "diverges"
+KEYFRAMES = GOLDEN / "keyframes"
 CHANGED_ADMISSION = 4  # its num_blocks_free is one too many
 
 
@@ -22,6 +23,9 @@ def make(folder: Path) -> None:
     if not current.exists():
         keys = open_ring(folder / "keys", SystemClock(), {})
         seal(segment_path(record_run(current, mixed_load(10), keys=keys), 1))
+    if not (folder / KEYFRAMES.name).exists():
+        keys = open_ring(folder / "keys", SystemClock(), {})
+        seal(segment_path(record_run(folder / KEYFRAMES.name, mixed_load(10), keys=keys, keyframe_every=20), 1))
     if not (folder / DIVERGES.name).exists():
         entries, _, _ = changed_decision(
             entries_of(current),

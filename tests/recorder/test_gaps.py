@@ -100,8 +100,8 @@ def test_a_disk_without_space_costs_a_gap_until_there_is_some(tmp_path: Path) ->
                 wait_until(lambda: writer.num_entries == sequence + 1)
         wait_until(lambda: writer.num_entries + writer.num_gap_entries == 200)
         told["after_failure"] = [writer.num_entries, writer.num_gap_entries, writer.last_error]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         size = writer.num_bytes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         wait_until(lambda: writer.num_bytes > size)  # the gap is written without waiting for an entry
         for sequence in range(200, 210):
             writer.record(step_entry(sequence))

@@ -13,8 +13,9 @@ from recorder.reader import Recording
 from replay.__main__ import main
 from replay.check import check
 from replay.execute import execute
+from replay.span import Span, StepOf
 from replay.verdict import Outcome
-from tests.golden.make import DIVERGES, GOLDEN
+from tests.golden.make import DIVERGES, GOLDEN, KEYFRAMES
 from tests.replay.recorded_runs import entries_of, open_scripted
 
 FORMATS = [GOLDEN / f"format-{version}" for version in range(1, FORMAT_VERSION + 1)]
@@ -34,7 +35,18 @@ def test_the_runner_computes_what_it_did(path: Path) -> None:
     assert verdict.figures["tokens"] == verdict.figures["hidden_digests"] > 60
 
 
-@pytest.mark.parametrize("path", [*FORMATS, DIVERGES], ids=lambda path: path.name)
+def test_keyframes_are_equal_and_replay_begins_at_them() -> None:
+    """The states of an older core are compared in the fields that both know, and thawed."""
+    verdict = check(KEYFRAMES)
+    assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+    assert verdict.figures["keyframes"] == 3
+    span = Span(StepOf(0, 40))
+    for verdict in (check(KEYFRAMES, span=span), execute(KEYFRAMES, open_runner=open_scripted, span=span)):
+        assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+        assert any("began at the keyframe" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("path", [*FORMATS, KEYFRAMES, DIVERGES], ids=lambda path: path.name)
 def test_each_is_sound(path: Path) -> None:
     assert examine(path).is_sound
 
