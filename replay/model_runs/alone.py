@@ -1,17 +1,15 @@
-"""Runs one request alone: a core of its own, no prefix cache, nobody else in any step.
+"""A request's output tokens when it runs alone (`engine/execution/alone.py`), as the verbs compare them.
 
 By fixed-order numerics its tokens and digests must be the very bits it had in company.
 """
 
 from collections.abc import Generator
-from dataclasses import replace
+from contextlib import closing
 
 from engine.core.contents import RequestContents
-from engine.core.decisions import StepPlanned
-from engine.core.events import CancelCause, Event, RequestArrived, RequestCancelled
+from engine.core.events import RequestArrived
 from engine.core.limits import Limits
-from engine.core.policies.fcfs import FirstComeFirstServed
-from engine.core.scheduler import Core
+from engine.execution.alone import steps_alone
 from engine.execution.interface import Runner
 from replay.tokens import Computed, OutputCounter, computed_tokens
 
@@ -24,25 +22,7 @@ def run_alone(
     The runner must hold no other request; it holds none afterwards, and may be used again. Whatever executing raises
     comes through.
     """
-    core = Core(replace(limits, enable_prefix_caching=False, scheduling_policy=FirstComeFirstServed.name))
     counter = OutputCounter()
-    runner.add_request(arrived.request, arrived.sampling, contents)
-    event: Event = arrived
-    try:
-        while (plan := _decide(core, event, runner)) is not None:
-            result = runner.execute(plan)
+    with closing(steps_alone(arrived, contents, limits, runner)) as steps:
+        for result in steps:
             yield from computed_tokens(result.completed, result.outputs, counter)
-            event = result.completed
-    finally:
-        _decide(core, RequestCancelled(arrived.request, CancelCause.CLIENT), runner)
-
-
-def _decide(core: Core, event: Event, runner: Runner) -> StepPlanned | None:
-    """Carry out what the core decides; the step to execute next, if any. Time stands still."""
-    plan = None
-    for decision in core.handle(event, 0):
-        if isinstance(decision, StepPlanned):
-            plan = decision
-        else:
-            runner.carry_out(decision)
-    return plan
