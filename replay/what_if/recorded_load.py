@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from engine.core.decisions import (
     FinishReason,
+    RejectReason,
     RequestAdmitted,
     RequestFinished,
     RequestPreempted,
@@ -32,6 +33,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    TimerFired,
 )
 from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
@@ -88,6 +90,7 @@ class RecordedLoad:
     answers      by request
     samples      in order of time
     first_ns, last_ns   of its entries; 0 of none
+    num_own_findings    events that the engine came upon by itself: they are not predicted
     """
 
     def __init__(self, limits: Limits, entries: Iterable[Entry]) -> None:
@@ -95,6 +98,7 @@ class RecordedLoad:
         self.answers: dict[int, Answer] = {}
         self.samples: list[StepSample] = []
         self.first_ns = self.last_ns = 0
+        self.num_own_findings = 0
         self._has_begun = False
         self._block_size = limits.block_size
         self._plan: StepPlanned | None = None
@@ -129,6 +133,8 @@ class RecordedLoad:
             if isinstance(event, StepCompleted) and self._plan is not None:
                 self._take_result(self._plan, event, entry.now_ns)
             self._plan, self._num_copied = None, 0
+        elif not isinstance(event, RequestCancelled | TimerFired):
+            self.num_own_findings += 1
         for decision in entry.decisions:
             self._take_decision(decision, entry.now_ns)
 
@@ -156,7 +162,7 @@ class RecordedLoad:
             answer.flag = _OWN_FLAGS.get(decision.reason, FinishFlag.NONE)
             if decision.reason == FinishReason.EXPIRED:
                 self._refused.add(decision.request)
-        elif isinstance(decision, RequestRejected) and not self.answers[decision.request].has_ended:
+        elif isinstance(decision, RequestRejected) and decision.reason != RejectReason.DUPLICATE_REQUEST:
             self._refused.add(decision.request)
         elif isinstance(decision, RequestAdmitted | RequestPreempted):
             self._num_copied += len(decision.host_blocks)

@@ -176,6 +176,9 @@ class _Performance:
         num_open = sum(len(part.load.open_ended) for part in parts)
         if num_open:
             yield f"{num_open} requests have no end in the recording: they are served until its end"
+        num_findings = sum(part.load.num_own_findings for part in parts)
+        if num_findings:
+            yield f"{num_findings} findings of the engine itself (wrong KV blocks, audits) are not predicted"
         for life in self._run.lives:
             if life.refusal is not None:
                 yield f"left out: {life.refusal.reason}"

@@ -87,6 +87,19 @@ def test_golden_recordings_can_be_asked(version: str, capsys: pytest.CaptureFixt
     assert values["what_if"]["steps"] < values["recorded"]["steps"]
 
 
+def test_each_life_of_the_engine_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run"
+    for seed in range(2):
+        record_run(path, mixed_load(15, seed))
+    values = answered(capsys, str(path))
+    assert sum(values["recorded"]["finished"].values()) > 20
+    assert values["what_if"] == values["recorded"]
+    wide = answered(capsys, str(path), "--kv-blocks", "60", "--record", str(tmp_path / "wide"))
+    assert sum(wide["what_if"]["finished"].values()) == sum(values["recorded"]["finished"].values())
+    verdict = check(tmp_path / "wide")
+    assert verdict.exit_code == 0, verdict.as_text()
+
+
 # ── something was ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
