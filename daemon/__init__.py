@@ -15,6 +15,7 @@ In reading order:
     errors.py             what goes wrong for a client: status, message, code
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
+    handover.py           what becomes of the live requests when it dies
     probes.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     incidents.py          what is recorded now, kept with a note
     run_directory.py      where this run is recorded

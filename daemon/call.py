@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from daemon import errors
 from daemon.live_requests import LiveRequest
-from daemon.mailbox import Accepted, EngineLost, Item, Mailbox
+from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox
 from daemon.urgency import Urgency
 from engine.core.contents import RequestContents
 from engine.core.decisions import RequestRejected
@@ -54,6 +54,8 @@ class Call:
                     raise errors.rejected(item, self.requests[index].num_prompt_tokens)
                 elif type(item) is EngineLost:
                     raise self._engine.lost_error()
+                elif type(item) is Blamed:
+                    raise errors.request_kills_engine(self.requests[index].request_id)
                 else:
                     self._read_early.append((index, item))
 

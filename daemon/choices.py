@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from daemon import errors
 from daemon.answer import Answer, Delta
 from daemon.errors import ApiError
-from daemon.mailbox import EngineLost, Item
+from daemon.mailbox import Blamed, EngineLost, Item
 from daemon.response_bodies import FINISH_REASONS
 from engine.core.contents import TokenOutput
 from engine.core.decisions import FinishReason, RequestFinished
@@ -17,11 +17,13 @@ from engine.core.decisions import FinishReason, RequestFinished
 
 class Choices:
     """
-    lost_error   what to tell when the engine died
+    lost_error   what to tell when no engine will go on
+    request_id   of the call, as the client knows it
     finished     per choice that has ended, the engine's own account of it
     """
 
-    def __init__(self, answers: Sequence[Answer], lost_error: Callable[[], ApiError]) -> None:
+    def __init__(self, answers: Sequence[Answer], lost_error: Callable[[], ApiError], request_id: str = "") -> None:
+        self._request_id = request_id
         self._answers = answers
         self._lost_error = lost_error
         self.finished: dict[int, RequestFinished] = {}
@@ -51,6 +53,8 @@ class Choices:
             return self._answers[index].finish(), reason
         if type(item) is EngineLost:
             raise self._lost_error()
+        if type(item) is Blamed:
+            raise errors.request_kills_engine(self._request_id)
         return None
 
     def _failure(self, reason: FinishReason) -> ApiError:

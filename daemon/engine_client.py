@@ -1,18 +1,18 @@
 """The engine as the rest of the daemon sees it: requests are sent and cancelled, what it handled is read.
 
-Every entry goes to the timeline (metrics) and to the requests it concerns. It must not know HTTP or text.
+Every entry goes to the timeline (metrics) and to the requests it concerns. When the engine process is replaced, callers
+notice only the pause (`handover.py`). It must not know HTTP or text.
 """
 
 import asyncio
 from collections import deque
 from typing import Any
 
-import structlog
-
 from daemon import errors
 from daemon.call import Call
 from daemon.errors import ApiError
-from daemon.live_requests import LiveRequest, LiveRequests, Lost
+from daemon.handover import Aftermath, Handover
+from daemon.live_requests import LiveRequest, LiveRequests
 from daemon.mailbox import Mailbox
 from daemon.progress import Progress
 from daemon.recorder_totals import RecorderTotals
@@ -27,7 +27,6 @@ from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.protocol import (
     Arrive,
-    Cancel,
     ChangePolicy,
     Drain,
     Handled,
@@ -40,12 +39,11 @@ from recorder.timeline import Timeline
 
 MAX_SENT_PROMPT_TOKENS = 1_000_000  # keeps a request far below the bound of a frame; no context is so long
 
-log = structlog.get_logger(__name__)
-
 
 class EngineClient:
     """
-    live       requests that the engine holds
+    live       requests that are not ended
+    handover   what of these the engine has, and has had
     timeline   what all entries so far add up to; goes on when the engine is restarted
     progress   whether work waits, and since when nothing has moved
     policy     name of the scheduling policy in charge; "" until an engine is ready
@@ -54,11 +52,9 @@ class EngineClient:
     def __init__(self, config: EngineConfig, clock: Clock, engine_module: str = ENGINE_MODULE) -> None:
         self._clock = clock
         self._is_draining = False
-        self._unreported_lost: Lost = ()
-        self.supervisor = Supervisor(
-            config, clock, self._take, self._on_death, lambda: self._unreported_lost, engine_module
-        )
         self.live = LiveRequests()
+        self.handover = Handover(self.live, self._send)
+        self.supervisor = Supervisor(config, clock, self._take, self._on_death, self.live.lose_all, engine_module)
         self.timeline = Timeline()
         self.progress = Progress(clock)
         self.recorder = RecorderTotals()
@@ -71,12 +67,16 @@ class EngineClient:
         return self.supervisor.retry_after_seconds
 
     def lost_error(self) -> ApiError:
-        """What a client is told whose request went with the engine."""
+        """What a client is told whose request no engine will go on with."""
         return errors.cut_by_drain() if self._is_draining else errors.engine_lost(self.retry_after_seconds)
 
     @property
     def max_model_len(self) -> int:
         return int(self.supervisor.info["limits"]["max_model_len"])
+
+    @property
+    def _max_num_queued(self) -> int:
+        return int(self.supervisor.info["limits"]["max_num_queued_reqs"])
 
     def open_call(self) -> Call:
         return Call(self)
@@ -92,38 +92,46 @@ class EngineClient:
         contents: RequestContents,
         mailbox: Mailbox,
     ) -> LiveRequest:
-        """Number the request and send it. Raises ApiError: draining, no engine, an id in use, a prompt beyond all."""
-        self.require_ready()
+        """Number the request and send it, now or as soon as an engine is back.
+
+        Raises ApiError: draining, no engine, too many waiting for one, an id in use, a prompt beyond all.
+        """
+        self.require_serving()
         connection = self.supervisor.connection
-        assert connection is not None, "an engine that is ready has a connection"
-        if connection.is_full:
+        if connection is not None and connection.is_full:
             raise errors.unavailable("the engine reads too slowly to take more requests", "overloaded")
         if request_id in self.live:
             raise errors.duplicate_request_id()
         num_prompt_tokens = len(contents.prompt_token_ids)
         if num_prompt_tokens > MAX_SENT_PROMPT_TOKENS:
             raise errors.prompt_too_long(num_prompt_tokens, self.max_model_len - 1)
-        request = self.live.add(request_id, index, num_prompt_tokens, mailbox)
-        connection.send(
-            Arrive(
-                request.number,
-                request_id,
-                urgency.tenant,
-                urgency.priority or 0,
-                arrival_ns,
-                max_output_tokens,
-                sampling,
-                contents,
-                urgency.ttft_target_ms,
-                urgency.itl_target_ms,
-                arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
-            )
+        arrive = Arrive(
+            0,
+            request_id,
+            urgency.tenant,
+            urgency.priority or 0,
+            arrival_ns,
+            max_output_tokens,
+            sampling,
+            contents,
+            urgency.ttft_target_ms,
+            urgency.itl_target_ms,
+            arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
         )
+        request = self.live.add(arrive, index, mailbox)
+        self.handover.submit(request)
         self.progress.note_work(len(self.live))
         return request
 
+    def require_serving(self) -> None:
+        """Raises ApiError 503 unless a new request can be sent, now or, in bounded number, when an engine is back."""
+        is_between_engines = self.supervisor.state is EngineState.RESTARTING and bool(self.supervisor.info)
+        if is_between_engines and not self._is_draining and self.handover.num_waiting < self._max_num_queued:
+            return
+        self.require_ready()
+
     def require_ready(self) -> None:
-        """Raises ApiError 503 unless a new request can be sent now."""
+        """Raises ApiError 503 unless an engine is there."""
         if self._is_draining:
             raise errors.draining()
         if self.supervisor.state is not EngineState.READY:
@@ -134,10 +142,8 @@ class EngineClient:
         """End a request early; without effect when it has ended or is being cancelled."""
         if request.has_ended or request.is_cancelled:
             return
-        request.is_cancelled = True
-        connection = self.supervisor.connection
-        if connection is not None:
-            connection.send(Cancel(request.number, cause))
+        self.handover.cancel(request, cause)
+        self.progress.note_work(len(self.live))
 
     async def change_policy(self, policy: str, parameters: tuple[tuple[str, Any], ...] = ()) -> None:
         """Another policy, or other parameters of it, while serving; returns when the engine has recorded it.
@@ -158,24 +164,28 @@ class EngineClient:
     def begin_drain(self) -> None:
         """Take no new request; those that are here go on."""
         self._is_draining = True
-        connection = self.supervisor.connection
-        if connection is not None:
-            connection.send(Drain())
+        self._send(Drain())
 
     def cut_all(self) -> None:
         """The drain timeout has passed: end what is left."""
         for request in self.live.all():
             self.cancel(request, CancelCause.DRAIN)
 
+    def _send(self, message: Message) -> None:
+        connection = self.supervisor.connection
+        if connection is not None:
+            connection.send(message)
+
     def _take(self, message: Message) -> None:
         if isinstance(message, Handled):
             if type(message.entry.event) is ExecutorRestarted:
-                self._unreported_lost = ()
+                self.handover.announced()
             elif type(message.entry.event) is PolicyChanged:
                 self.policy = message.entry.event.policy
                 self._answer_policy_change(None)
             self.live.apply(message)
             self.timeline.apply(message.entry)
+            self.handover.go_on()
             self.progress.note_entry(message.entry, len(self.live))
         elif isinstance(message, PolicyRefused):
             self._answer_policy_change(EngineError(message.message))
@@ -183,7 +193,11 @@ class EngineClient:
             limits = Limits.from_dict(message.info["limits"])
             self.timeline.begin_engine(limits)
             self.policy = limits.scheduling_policy
+            self.handover.announce(limits.block_size)
             self._restore_policy()
+            self.handover.open()
+            if self._is_draining:
+                self._send(Drain())
         elif isinstance(message, RecorderStatus):
             self.recorder.apply(message)
 
@@ -208,12 +222,10 @@ class EngineClient:
         else:
             answer.set_exception(refusal)
 
-    def _on_death(self) -> None:
+    def _on_death(self) -> Aftermath:
         while self._policy_changes:
             self._answer_policy_change(EngineError("the engine died before it changed its policy"))
         self.recorder.begin_next()
-        lost = self.live.lose_all()
-        self.progress.note_work(0)
-        self._unreported_lost += lost
-        if lost:
-            log.error("requests were lost with the engine", num_requests=len(lost))
+        aftermath = self.handover.died()
+        self.progress.note_work(len(self.live))
+        return aftermath

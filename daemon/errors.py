@@ -71,6 +71,14 @@ def engine_lost(retry_after_seconds: int) -> ApiError:
     return unavailable(message, "engine_lost", retry_after_seconds)
 
 
+def request_kills_engine(request_id: str) -> ApiError:
+    message = (
+        f"the engine died again while it worked on request {request_id}, which is not tried any more: "
+        "change the request, and tell the operator its id, for the recording of it is kept"
+    )
+    return ApiError(500, message, code="request_kills_engine")
+
+
 def expired() -> ApiError:
     message = "the request waited longer than its queue timeout and was not begun: send it again, or with more patience"
     return ApiError(504, message, code="queue_timeout", retry_after_seconds=DEFAULT_RETRY_SECONDS)

@@ -36,7 +36,7 @@ class GenerationHandler:
 
     async def _answer(self, request: web.Request, *, is_chat: bool) -> web.StreamResponse:
         service = self._service
-        service.engine.require_ready()
+        service.engine.require_serving()
         vocab_size = service.text_model.vocab_size
         body = parse_object(await _read_body(request))
         arrival_ns = service.clock.now_ns()

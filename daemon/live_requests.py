@@ -1,46 +1,85 @@
-"""The requests that the engine holds for this daemon, and who waits for what is decided on them.
+"""The requests that this daemon answers for, and who waits for what the engine decides on them.
 
-A request is here from the moment it is sent until its end has been read, also after its client has left: so a drain
-waits for it, and its id is not given twice. It must not know sockets, HTTP or text.
+A request is here from the moment it is taken in until its end has been read, also after its client has left: so a drain
+waits for it, and its id is not given twice. It outlives an engine that dies: what a request was sent with and the
+tokens that came back are kept, so that the next engine can go on. It must not know sockets, HTTP or text.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from daemon.mailbox import Accepted, EngineLost, Item, Mailbox
-from engine.core.decisions import RequestFinished, RequestRejected, TokensEmitted
+from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox
+from engine.core.contents import TokenOutput
+from engine.core.decisions import RequestAdmitted, RequestFinished, RequestRejected, TokensEmitted
 from engine.core.events import RequestArrived
-from engine.protocol import Handled
+from engine.protocol import Arrive, Handled
 
 
 @dataclass(slots=True)
 class LiveRequest:
     """
-    number          its number in the engine
-    mailbox         who reads; None once its client has left
-    num_delivered   output tokens received from the engine
-    is_cancelled    a Cancel has been sent: never a second one
+    arrive           as it was sent first
+    mailbox          who reads; None once its client has left
+    token_ids        output tokens received from engines
+    is_accepted      an engine has queued it
+    is_sent          the engine that runs now has it
+    is_cancelled     a Cancel has been sent: never a second one
+    num_hit_blocks   of its first admission; -1 before
+    num_handovers    engines that held it and died
+    num_when_sent    tokens received when the engine that has it got it
+    num_deaths       in a row at which the engine had it and had given nothing for it; num_lone_deaths: for it alone
     """
 
-    number: int
-    request_id: str
+    arrive: Arrive
     index: int
-    num_prompt_tokens: int
     mailbox: Mailbox | None
-    num_delivered: int = 0
+    token_ids: list[int] = field(default_factory=list)
+    is_accepted: bool = False
+    is_sent: bool = False
     is_cancelled: bool = False
     has_ended: bool = False
+    num_hit_blocks: int = -1
+    num_handovers: int = 0
+    num_when_sent: int = 0
+    num_deaths: int = 0
+    num_lone_deaths: int = 0
 
+    @property
+    def number(self) -> int:
+        """Its number in the engine."""
+        return self.arrive.request
 
-Lost = tuple[tuple[int, str, int, int], ...]
+    @property
+    def request_id(self) -> str:
+        return self.arrive.request_id
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.arrive.contents.prompt_token_ids)
+
+    @property
+    def is_proven(self) -> bool:
+        """The engine that has it has given a token for it."""
+        return len(self.token_ids) > self.num_when_sent
+
+    def as_lost(self) -> "tuple[int, str, int, int]":
+        """As `Restarted` tells of it."""
+        return self.number, self.request_id, self.num_prompt_tokens, len(self.token_ids)
 
 
 class LiveRequests:
-    """By number and by id; `apply` takes what the engine has handled to the mailboxes."""
+    """By number and by id; `apply` takes what the engine has handled to the mailboxes.
+
+    num_tokens   received, over all requests and engines
+    on_tokens    told of a request's new token, after its mailbox
+    """
 
     def __init__(self) -> None:
         self._by_number: dict[int, LiveRequest] = {}
         self._numbers_by_id: dict[str, int] = {}
         self._next_number = 0
+        self.num_tokens = 0
+        self.on_token: Callable[[LiveRequest, TokenOutput], None] | None = None
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -51,13 +90,13 @@ class LiveRequests:
     def all(self) -> list[LiveRequest]:
         return list(self._by_number.values())
 
-    def add(self, request_id: str, index: int, num_prompt_tokens: int, mailbox: Mailbox) -> LiveRequest:
-        """A new request with the next number; numbers go on when the engine is restarted."""
-        assert request_id not in self._numbers_by_id, "the caller looks for duplicates first"
-        request = LiveRequest(self._next_number, request_id, index, num_prompt_tokens, mailbox)
+    def add(self, arrive: Arrive, index: int, mailbox: Mailbox) -> LiveRequest:
+        """A new request with the next number, whatever `arrive` says; they go on when an engine is restarted."""
+        assert arrive.request_id not in self._numbers_by_id, "the caller looks for duplicates first"
+        request = LiveRequest(arrive._replace(request=self._next_number), index, mailbox)
         self._next_number += 1
         self._by_number[request.number] = request
-        self._numbers_by_id[request_id] = request.number
+        self._numbers_by_id[request.request_id] = request.number
         return request
 
     def apply(self, handled: Handled) -> None:
@@ -66,34 +105,48 @@ class LiveRequests:
         if type(event) is RequestArrived:
             rejected = any(type(decision) is RequestRejected for decision in handled.entry.decisions)
             if not rejected:
-                self._put(event.request, Accepted())
+                self._accept(event.request)
         for decision in handled.entry.decisions:
             if type(decision) is TokensEmitted:
                 for output in handled.outputs:
-                    self._put(output.request, output)
+                    self._take_token(output)
+            elif type(decision) is RequestAdmitted:
+                request = self._by_number.get(decision.request)
+                if request is not None and request.num_hit_blocks < 0:
+                    request.num_hit_blocks = decision.num_hit_blocks
             elif type(decision) is RequestRejected or type(decision) is RequestFinished:
-                self._end(decision.request, decision)
+                self.end(decision.request, decision)
 
-    def lose_all(self) -> Lost:
-        """End every request, for its engine is gone; returns them in order, as `Restarted` tells the next engine."""
-        lost = tuple([(r.number, r.request_id, r.num_prompt_tokens, r.num_delivered) for r in self.all()])
+    def lose_all(self) -> None:
+        """End every request: no engine will go on with it."""
         for request in self.all():
-            self._end(request.number, EngineLost())
-        return lost
+            self.end(request.number, EngineLost())
 
-    def _put(self, number: int, item: Item) -> None:
-        request = self._by_number.get(number)
-        if request is None:  # lost with an engine before this one
-            return
-        request.num_delivered += type(item) is not Accepted
-        if request.mailbox is not None:
-            request.mailbox.put(request.index, item)
-
-    def _end(self, number: int, item: RequestRejected | RequestFinished | EngineLost) -> None:
+    def end(self, number: int, item: RequestRejected | RequestFinished | EngineLost | Blamed) -> None:
+        """Nothing more comes for it; without effect when it has ended."""
         request = self._by_number.pop(number, None)
         if request is None:
             return
         del self._numbers_by_id[request.request_id]
         request.has_ended = True
+        self._put(request, item)
+
+    def _accept(self, number: int) -> None:
+        request = self._by_number.get(number)
+        if request is not None and not request.is_accepted:
+            request.is_accepted = True
+            self._put(request, Accepted())
+
+    def _take_token(self, output: TokenOutput) -> None:
+        request = self._by_number.get(output.request)
+        if request is None:  # it ended between two engines
+            return
+        request.token_ids.append(output.token_id)
+        self.num_tokens += 1
+        self._put(request, output)
+        if self.on_token is not None:
+            self.on_token(request, output)
+
+    def _put(self, request: LiveRequest, item: Item) -> None:
         if request.mailbox is not None:
             request.mailbox.put(request.index, item)

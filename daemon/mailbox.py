@@ -16,10 +16,14 @@ class Accepted(NamedTuple):
 
 
 class EngineLost(NamedTuple):
-    """The engine that held the request is gone."""
+    """No engine will go on with the request: the daemon ends, or cannot keep one alive."""
 
 
-Item = Accepted | RequestRejected | TokenOutput | RequestFinished | EngineLost
+class Blamed(NamedTuple):
+    """The engine died on the request again and again; it is not tried any more."""
+
+
+Item = Accepted | RequestRejected | TokenOutput | RequestFinished | EngineLost | Blamed
 
 
 class Mailbox:

@@ -26,6 +26,7 @@ class ProbeHandler:
             "num_live_requests": len(engine.live),
             "seconds_without_progress": round(stalled_seconds, 1),
             "num_engine_restarts": engine.supervisor.num_restarts,
+            "num_requests_handed_over": engine.handover.num_handed_over,
         }
         if engine.supervisor.state is EngineState.FAILED:
             return web.json_response(

@@ -2,8 +2,9 @@
 
 The child gets one end of a socket pair; when this process goes, however it goes, the child reads the end of the socket
 and exits. A first engine that says why it cannot start is not tried again: its reason will not pass by itself. An
-engine that dies later is replaced after a growing pause, until it has died MAX_QUICK_DEATHS times in a row.
-It must not know requests: who holds them is told by `on_death`, and says through `lost` what the next engine must know.
+engine that dies later is replaced: at once, or, when it died quickly and was of no use, after a growing pause, until
+that has happened MAX_QUICK_DEATHS times in a row and no request explains it.
+It must not know requests: who holds them is told by `on_death`, and tells the next engine what it must know.
 """
 
 import asyncio
@@ -16,11 +17,11 @@ import structlog
 
 from daemon.engine_child import EngineChild
 from daemon.engine_connection import EngineConnection
-from daemon.live_requests import Lost
+from daemon.handover import Aftermath
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.core.errors import EngineError
-from engine.protocol import Failed, Message, Ready, Restarted, Stop
+from engine.protocol import Failed, Message, Ready, Stop
 
 ENGINE_MODULE = "engine.process"
 MAX_QUICK_DEATHS = 3
@@ -48,8 +49,8 @@ class Supervisor:
     """`run` keeps one engine alive until `stop`; raises EngineGaveUp when that cannot be done.
 
     on_message   every message of the engine but Failed
-    on_death     called once per engine that was lost
-    lost         what to tell the next engine: requests lost with those before it
+    on_death     called once per engine that is gone; what its end says
+    on_end       called when no engine will follow
     engine_module  run with `python -m`; speaks engine/protocol.py on the socket it is given
     started      an engine process runs, or cannot be started
     info         what the engine said when it became ready; {} before
@@ -60,8 +61,8 @@ class Supervisor:
         config: EngineConfig,
         clock: Clock,
         on_message: Callable[[Message], None],
-        on_death: Callable[[], None],
-        lost: Callable[[], Lost],
+        on_death: Callable[[], Aftermath],
+        on_end: Callable[[], None],
         engine_module: str = ENGINE_MODULE,
     ) -> None:
         self._engine_module = engine_module
@@ -69,7 +70,8 @@ class Supervisor:
         self._clock = clock
         self._on_message = on_message
         self._on_death = on_death
-        self._lost = lost
+        self._on_end = on_end
+        self._aftermath = Aftermath(False, False)
         self._connection: EngineConnection | None = None
         self._child: EngineChild | None = None
         self._ready_ns: int | None = None
@@ -98,6 +100,12 @@ class Supervisor:
         return max(2, round(self._load_seconds) + 1)
 
     async def run(self) -> None:
+        try:
+            await self._keep_alive()
+        finally:
+            self._on_end()
+
+    async def _keep_alive(self) -> None:
         num_quick_deaths = 0
         while True:
             await self._live_once()
@@ -148,8 +156,6 @@ class Supervisor:
             _transport, self._connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: EngineConnection(lambda message: self._take(message, started_ns)), sock=ours
             )
-            if self.num_restarts:
-                self._connection.send(Restarted(self._lost()))
             await self._until_gone(child, self._connection)
             self._end_life()
         finally:
@@ -176,7 +182,7 @@ class Supervisor:
         self._death_ns = self._clock.now_ns()
         if not self._stop_requested.is_set():
             self.state = EngineState.RESTARTING
-        self._on_death()
+        self._aftermath = self._on_death()
 
     def _take(self, message: Message, started_ns: int) -> None:
         if isinstance(message, Ready):
@@ -193,11 +199,13 @@ class Supervisor:
             self._on_message(message)
 
     def _died_quickly(self) -> bool:
-        return self._ready_ns is None or self._death_ns - self._ready_ns < QUICK_DEATH_NS
+        """It did not live long, and gave nobody a token meanwhile."""
+        is_young = self._ready_ns is None or self._death_ns - self._ready_ns < QUICK_DEATH_NS
+        return is_young and not self._aftermath.was_of_use
 
     def _is_hopeless(self, num_quick_deaths: int) -> bool:
         was_told_why = bool(self._failure) and not self.became_ready.is_set()
-        return was_told_why or num_quick_deaths >= MAX_QUICK_DEATHS
+        return was_told_why or (num_quick_deaths >= MAX_QUICK_DEATHS and not self._aftermath.is_explained)
 
     async def _pause(self, num_quick_deaths: int) -> None:
         if num_quick_deaths == 0:

@@ -47,7 +47,7 @@ class Turn:
         self._request_id = request[REQUEST_ID]
         self._seed = question.seed if question.seed is not None else service.next_seed()
         self._outcome = "cancelled"  # until it is known better
-        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error)
+        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error, self._request_id)
         self._bodies = ResponseBodies(
             id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
             created=service.clock.wall_ns() // 1_000_000_000,

@@ -151,7 +151,7 @@ class EngineLoop:
             case Drain():
                 self._handle(DrainRequested())
             case Restarted():
-                self._handle(ExecutorRestarted(message.lost))
+                self._handle(ExecutorRestarted(*message))
             case Stop():
                 self._stop_cause = message.cause
             case _:
@@ -205,6 +205,9 @@ class EngineLoop:
             arrive.ttft_target_ms,
             arrive.itl_target_ms,
             arrive.deadline_ns,
+            len(contents.output_token_ids),
+            arrive.num_handovers,
+            arrive.num_cached_tokens,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:

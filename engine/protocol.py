@@ -38,6 +38,8 @@ class Arrive(NamedTuple):
     ttft_target_ms: int = 0
     itl_target_ms: int = 0
     deadline_ns: int = 0
+    num_handovers: int = 0
+    num_cached_tokens: int = -1
 
 
 class Cancel(NamedTuple):
@@ -59,9 +61,14 @@ class Drain(NamedTuple):
 
 
 class Restarted(NamedTuple):
-    """Daemon → engine, first message after a restart: requests lost with the engine before. See `ExecutorRestarted`."""
+    """Daemon → engine, first message after a restart: what becomes of the requests of the engine before.
+
+    Fields as in `ExecutorRestarted`.
+    """
 
     lost: tuple[tuple[int, str, int, int], ...]
+    handed_over: tuple[tuple[int, int], ...] = ()
+    blamed: tuple[int, ...] = ()
 
 
 class Stop(NamedTuple):

@@ -33,6 +33,7 @@ In reading order:
     audit.py         who read them
     timeline.py      entries → what goes on now, spans per request, totals
     request_span.py  one request's life; TTFT, ITL and TPOT are defined there only
+    recent_ends.py   ends that the next engine may perform again
     totals.py        counters and histograms
     histogram.py     buckets
     errors.py        what can be wrong with a recording

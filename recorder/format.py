@@ -114,8 +114,10 @@ Three kinds are the recorder's own, and stand as the event of an entry without d
 min_reader_version, salt, boot_id, created_wall_ns, created_now_ns, reprise_version, segment_number, cipher, as above.
 Bodies are arrays, with kinds of their own:
 
-    [1, request, [prompt token id …], [stop token id …], [[token id, bias] …], [stop string …]]
-                 a request's contents, appended before the entry of any step that used them
+    [1, request, [prompt token id …], [stop token id …], [[token id, bias] …], [stop string …], follows_text,
+     [output token id …]]
+                 a request's contents, appended before the entry of any step that used them; the output tokens are those
+                 that an engine before this one had delivered
     [2, step, [[request, token id] …]]
                  a step's tokens in the order of its `emitted`, appended before that entry
     [3, num_records, cause]

@@ -24,7 +24,8 @@ class Incident(StrEnum):
     REQUEST_FAILED = "request_failed"
     STARVATION = "starvation"
     THRASHING = "thrashing"
-    ENGINE_CRASH = "engine_crash"  # the engine process died with requests in its hands
+    ENGINE_CRASH = "engine_crash"  # the engine process died
+    REQUEST_KILLS_ENGINE = "request_kills_engine"  # it died again on the same request, which was ended for it
     ENGINE_ERROR = "engine_error"  # an invariant of the engine was broken
     KV_MISMATCH = "kv_mismatch"  # a block did not hold what was written to it
     AUDIT_DIFFERENCE = "audit_difference"  # a finished request was not the same when it was computed again
@@ -44,11 +45,10 @@ class Pin(NamedTuple):
 
 def incident_in(entry: Entry) -> Incident | None:
     """What the entry tells that should be kept; in the writer thread, for every entry."""
-    event_type = type(entry.event)
-    if event_type is StepFailed:
+    if isinstance(entry.event, StepFailed):
         return Incident.STEP_FAILED
-    if event_type is ExecutorRestarted:
-        return Incident.ENGINE_CRASH
+    if isinstance(entry.event, ExecutorRestarted):
+        return Incident.REQUEST_KILLS_ENGINE if entry.event.blamed else Incident.ENGINE_CRASH
     if isinstance(entry.event, KVMismatch):
         return Incident.KV_MISMATCH
     if isinstance(entry.event, AuditCompleted) and entry.event.result != AuditResult.EQUAL:

@@ -135,7 +135,8 @@ class Keeper:
     def _pin_incidents(self) -> None:
         while not self._recorder.incidents.empty():
             number, incident = self._recorder.incidents.get_nowait()
-            numbers = (number - 1, number) if incident is Incident.ENGINE_CRASH and number > 1 else (number,)
+            has_begun_before = number > 1 and incident in (Incident.ENGINE_CRASH, Incident.REQUEST_KILLS_ENGINE)
+            numbers = (number - 1, number) if has_begun_before else (number,)
             for each in numbers:
                 if (each, incident) not in self._pinned:
                     self._pinned.add((each, incident))

@@ -22,8 +22,9 @@ class RequestSpan:
     """
     first_admitted_ns, first_token_ns, last_token_ns, ended_ns   None until they happen
     outcome              finish or reject reason; "" while it lives
-    num_output_tokens    emitted so far
+    num_output_tokens    emitted so far, by engines before this recording too
     num_cached_tokens    prompt tokens found in the prefix cache at first admission; -1 before
+    num_handovers        engines that held it and died, as far as it went on; is_between_engines: since the last of them
     num_swaps            preemptions by swap; num_host_blocks: what it has in the host pool now
     num_prefill_chunks   planned rows other than decodes: those of the first prefill and of recomputing
     deferred_passes      reason → planning passes it waited for it, as far as told by decisions
@@ -44,9 +45,11 @@ class RequestSpan:
         "first_admitted_ns",
         "first_token_ns",
         "history",
+        "is_between_engines",
         "last_token_ns",
         "max_output_tokens",
         "num_cached_tokens",
+        "num_handovers",
         "num_host_blocks",
         "num_output_tokens",
         "num_passes_told",
@@ -77,8 +80,10 @@ class RequestSpan:
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
         self.ended_ns: int | None = None
-        self.num_output_tokens = 0
-        self.num_cached_tokens = -1
+        self.num_output_tokens = event.num_output_tokens
+        self.num_cached_tokens = event.num_cached_tokens
+        self.num_handovers = event.num_handovers
+        self.is_between_engines = False
         self.num_preemptions = 0
         self.num_swaps = 0
         self.num_host_blocks = 0

@@ -34,6 +34,7 @@ from engine.core.events import (
 )
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry, RecordingGap
+from recorder.recent_ends import RecentEnds
 from recorder.request_span import Phase, RequestSpan
 from recorder.totals import Totals
 
@@ -74,6 +75,7 @@ class Timeline:
         self.last_ns: int | None = None
         self._keep_spans = keep_spans
         self._keep_histories = keep_spans and keep_histories
+        self._ends = RecentEnds()
         self._num_step_tokens = 0
         self._planned = (-1, 0)  # the step under way, and when it was planned
         self._on_record: dict[type[Any], Callable[[Any, int], None]] = {
@@ -125,7 +127,7 @@ class Timeline:
             if on_decision := self._on_record.get(type(decision)):
                 on_decision(decision, now_ns)
         if type(event) is ExecutorRestarted:
-            self._begin_again(now_ns)
+            self._begin_again(event, now_ns)
 
     # ── a request comes, waits, runs and ends ────────────────────────────────────────────────────────────────────
 
@@ -139,9 +141,21 @@ class Timeline:
                 span.phase, span.outcome, span.ended_ns = Phase.ENDED, refusal.reason, now_ns
                 self._note(span, now_ns, refusal)
             return
+        if event.num_handovers and self._goes_on(event, now_ns):
+            return
         self.totals.num_requests += 1
         self.num_waiting += 1
-        self.live[event.request] = self._new_span(event, now_ns)
+        span = self.live[event.request] = self._new_span(event, now_ns)
+        if event.num_output_tokens:  # its first token stands in an earlier recording
+            span.last_token_ns = now_ns
+
+    def _goes_on(self, event: RequestArrived, now_ns: int) -> bool:
+        """It is known from the engine before; of one whose end that engine recorded but did not deliver all is told."""
+        span = self.live.get(event.request)
+        if span is not None:
+            span.is_between_engines = False
+            self._note(span, now_ns, event)
+        return span is not None or self._ends.repeats(event.request)
 
     def _new_span(self, event: RequestArrived, now_ns: int) -> RequestSpan:
         span = RequestSpan(event, now_ns, keep_times=self._keep_spans, keep_history=self._keep_histories)
@@ -151,6 +165,10 @@ class Timeline:
 
     def _on_cancelled(self, event: RequestCancelled, now_ns: int) -> None:
         self.totals.cancels[event.cause] += 1
+        span = self.live.get(event.request)
+        if span is not None and span.is_between_engines:  # no engine holds it: nobody else ends it
+            self.totals.finished[FinishReason.CANCELLED] += 1
+            self._end(span, FinishReason.CANCELLED, now_ns)
 
     def _on_deferred(self, decision: RequestDeferred, now_ns: int) -> None:
         self.totals.deferrals[decision.reason] += 1
@@ -228,9 +246,11 @@ class Timeline:
         self.totals.num_evicted_blocks += decision.num_blocks
 
     def _on_finished(self, decision: RequestFinished, now_ns: int) -> None:
-        self.totals.finished[decision.reason] += 1
         self.num_blocks_free += decision.num_blocks_freed
         span = self.live.get(decision.request)
+        if span is None and self._ends.is_repeated(decision.request):
+            return
+        self.totals.finished[decision.reason] += 1
         if span is not None:
             self._note(span, now_ns, decision)
             self._end(span, decision.reason, now_ns)
@@ -241,6 +261,7 @@ class Timeline:
         self._move(span, Phase.ENDED)
         span.outcome, span.ended_ns = outcome, now_ns
         del self.live[span.request]
+        self._ends.note(span)
         self.totals.add_ended(span)
 
     def _move(self, span: RequestSpan, phase: Phase) -> None:
@@ -301,6 +322,10 @@ class Timeline:
         totals.generation_tokens += len(decision.rows)
         for request, num_output_tokens in decision.rows:
             span = live.get(request)
+            if num_output_tokens <= (span.num_output_tokens if span else self._ends.num_told(request)):
+                totals.generation_tokens -= 1
+                totals.num_tokens_emitted_again += 1
+                continue
             if span is None:
                 continue
             span.num_output_tokens = num_output_tokens
@@ -319,12 +344,26 @@ class Timeline:
     def _on_gap(self, event: RecordingGap, now_ns: int) -> None:
         self.num_gap_entries += event.num_entries
 
-    def _begin_again(self, now_ns: int) -> None:
-        """A fresh engine: whoever lived in the one before is lost, also where nobody asked for them any more."""
+    def _begin_again(self, event: ExecutorRestarted, now_ns: int) -> None:
+        """A fresh engine: whoever lived in the one before goes on or is lost, also where nobody asked any more."""
+        handed_over = dict(event.handed_over)
+        self.totals.num_handovers += len(handed_over)
         for span in list(self.live.values()):
+            if span.request in handed_over:
+                self._wait_for_handover(span, event, now_ns)
+                continue
             self.totals.finished[FinishReason.LOST] += 1
             self._end(span, FinishReason.LOST, now_ns)
         self.num_blocks_free = self.num_kv_blocks
+
+    def _wait_for_handover(self, span: RequestSpan, event: ExecutorRestarted, now_ns: int) -> None:
+        self._end_deferral(span, 0, now_ns)
+        span.num_passes_told = 0
+        self._swap(span, 0)
+        self._move(span, Phase.WAITING if span.first_admitted_ns is None else Phase.PREEMPTED)
+        span.num_handovers += 1
+        span.is_between_engines = True
+        self._note(span, now_ns, event)
 
 
 _WAITING_PHASES = frozenset((Phase.WAITING, Phase.PREEMPTED))

@@ -23,7 +23,10 @@ class Totals:
     rejected, finished       by reason
     cancels                  RequestCancelled events by cause, those for requests that had ended included
     prompt_tokens            of requests whose first token was emitted: computed, or found in the prefix cache
-    generation_tokens        emitted
+    generation_tokens        emitted, each once
+    num_tokens_emitted_again of handed-over requests: recorded by an engine that died before it had delivered them, and
+                             emitted once more, equal, by the next
+    num_handovers            requests that went on in another engine when theirs had died, each time counted
     prefix_cache_queries     prompt tokens looked up, at first admission
     prefix_cache_hits        of these, found
     num_tokens_lost          computed tokens given up by preemptions
@@ -48,6 +51,8 @@ class Totals:
         self.cancels: Counter[str] = Counter()
         self.prompt_tokens = 0
         self.generation_tokens = 0
+        self.num_tokens_emitted_again = 0
+        self.num_handovers = 0
         self.prefix_cache_queries = 0
         self.prefix_cache_hits = 0
         self.num_preemptions = 0

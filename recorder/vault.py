@@ -37,8 +37,11 @@ class Contents:
     _outputs: dict[int, list[int]] = field(default_factory=dict)
 
     def outputs(self, request: int) -> list[int]:
-        """All tokens computed for the request, in order. A request that ended while a step computed a token for it has
-        that one more than its answer: TokensEmitted tells which ones count."""
+        """All tokens computed for the request, in order; of one that was handed over, as they were delivered.
+
+        A request that ended while a step computed a token for it has that one more than its answer: TokensEmitted
+        tells which ones count.
+        """
         return list(self._outputs.get(request, ()))
 
     @classmethod
@@ -91,7 +94,10 @@ class Contents:
         """Unknown kinds, written by a newer version, are left out; so are fields beyond those known."""
         kind = array[0]
         if kind == PROMPT:
-            self.prompts[array[1]] = RequestContents(*array[2 : 2 + len(RequestContents._fields)])
+            contents = RequestContents(*array[2 : 2 + len(RequestContents._fields)])
+            self.prompts[array[1]] = contents
+            if contents.output_token_ids or array[1] in self._outputs:  # another engine goes on with it
+                self._outputs[array[1]] = list(contents.output_token_ids)
         elif kind == TOKENS:
             rows = [(row[0], row[1]) for row in array[2]]
             self.tokens.setdefault(array[1], []).extend(rows)

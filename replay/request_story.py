@@ -81,7 +81,7 @@ def _about(record: Any, request: int) -> str | None:
             counts = [count for number, count in record.rows if number == request]
             return f"output token {counts[0]}" if counts else None
         case ExecutorRestarted():
-            return "the engine that held it died" if any(lost[0] == request for lost in record.lost) else None
+            return _after_death(record, request)
         case KVMismatch() if request in (record.writer, record.request, *record.readers):
             return describe(record)
         case RequestPreempted() if record.request != request and record.for_request == request:
@@ -92,6 +92,15 @@ def _about(record: Any, request: int) -> str | None:
                 f"the reason before lasted {record.num_passes} passes"
             )
     return describe(record) if getattr(record, "request", None) == request else None
+
+
+def _after_death(restarted: ExecutorRestarted, request: int) -> str | None:
+    for number, num_output_tokens in restarted.handed_over:
+        if number == request:
+            return f"the engine that held it died: handed over with {num_output_tokens} output tokens delivered"
+    if request in restarted.blamed:
+        return "the engine died on it again: it is not tried any more"
+    return "the engine that held it died" if any(lost[0] == request for lost in restarted.lost) else None
 
 
 def _own_row(planned: StepPlanned, request: int) -> str | None:

@@ -16,6 +16,11 @@ class OutputCounter:
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
 
+    def begin(self, request: int, num_output_tokens: int) -> None:
+        """So many of its tokens were emitted by an engine before this one."""
+        if num_output_tokens:
+            self._counts[request] = num_output_tokens
+
     def next_index(self, request: int) -> int:
         index = self._counts.get(request, 0)
         self._counts[request] = index + 1

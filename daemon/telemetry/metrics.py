@@ -153,6 +153,9 @@ class _TimelineCollector(Collector):
         yield self._counter(
             "reprise:engine_restarts", "Engines started after one died.", engine.supervisor.num_restarts
         )
+        handed_over, blamed = engine.handover.num_handed_over, engine.handover.num_blamed
+        yield self._counter("reprise:requests_handed_over", "Requests that went on in another engine.", handed_over)
+        yield self._counter("reprise:requests_blamed", "Requests ended for the engine died on them.", blamed)
         yield self._counter("reprise:recorder_bytes", "Bytes recorded.", written.num_bytes)
         yield self._counter("reprise:recorder_entries", "Entries recorded.", written.num_entries)
         yield self._counter("reprise:recorder_gap_entries", "Entries lost by the recorder.", written.num_gap_entries)

@@ -13,6 +13,7 @@ class RequestContents(NamedTuple):
     logit_bias     (token id, bias) pairs, ascending by token id
     stop_strings   execution ends the request with the token that completes one of them (FinishFlag.STOP)
     follows_text   the answer goes on from the prompt's text (a completion), so its first space is a part of it
+    output_token_ids   emitted already, by an engine that died: the answer goes on behind them
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -20,6 +21,7 @@ class RequestContents(NamedTuple):
     logit_bias: tuple[tuple[int, float], ...] = ()
     stop_strings: tuple[str, ...] = ()
     follows_text: bool = False
+    output_token_ids: tuple[int, ...] = ()
 
 
 class TokenOutput(NamedTuple):

@@ -58,9 +58,9 @@ class FinishReason(StrEnum):
     KV_CACHE_EXHAUSTED = "kv_cache_exhausted"  # it ran alone and outgrew the pool
     CANCELLED = "cancelled"
     DRAINED = "drained"  # cut off at the drain timeout
-    FAILED = "failed"  # its step failed or its logits were not finite
+    FAILED = "failed"  # its step failed, its logits were not finite, or the engine died on it again
     EXPIRED = "expired"  # it had not begun by its deadline
-    LOST = "lost"  # the engine that held it died
+    LOST = "lost"  # the engine that held it died, and nobody waited for it any more
 
 
 class RequestRejected(NamedTuple):

@@ -128,6 +128,8 @@ class ExecutorRestarted(NamedTuple):
     """
 
     lost: tuple[tuple[int, str, int, int], ...]
+    handed_over: tuple[tuple[int, int], ...] = ()
+    blamed: tuple[int, ...] = ()
 
 
 class TimerFired(NamedTuple):

@@ -96,7 +96,7 @@ class Planner:
             reason,
             request.num_prompt_tokens,
             request.num_output_tokens,
-            request.num_cached_tokens,
+            max(0, request.num_cached_tokens),
             request.num_preemptions,
             num_blocks_freed,
         )
@@ -355,7 +355,7 @@ class Planner:
         request.block_table = hits + blocks
         request.num_hit_blocks = len(hits)
         request.num_computed_tokens = len(hits) * self.limits.block_size
-        if request.num_preemptions == 0:
+        if request.num_cached_tokens < 0:
             request.num_cached_tokens = request.num_computed_tokens
         host_blocks = self.swapping.swap_in(request, len(hits))
         admitted = RequestAdmitted(

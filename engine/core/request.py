@@ -40,7 +40,7 @@ class Request:
     host_blocks           host blocks that its leading blocks were swapped to; empty unless it waits for its return
     num_swapped_tokens    computed tokens whose KV lies there
     num_hit_blocks        leading blocks of `block_table` that were found in the prefix cache at its latest admission
-    num_cached_tokens     prompt tokens found in the prefix cache when it was first admitted
+    num_cached_tokens     prompt tokens found in the prefix cache when it was first admitted; -1 before
     queued_pass           planning pass in which it was queued (again)
     deferral              reason it waits for, and the pass that gave it; None until it was explained
     chain, chain_length   cascade that made room for it, handed on when it is preempted itself
@@ -96,12 +96,12 @@ class Request:
         self.sampling = event.sampling
         self.block_digests = list(event.prompt_digests)
         self.status = Status.WAITING
-        self.num_output_tokens = 0
+        self.num_output_tokens = event.num_output_tokens
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
         self.host_blocks: list[int] = []
         self.num_swapped_tokens = 0
-        self.num_cached_tokens = 0
+        self.num_cached_tokens = event.num_cached_tokens
         self.num_hit_blocks = 0
         self.num_once_computed = 0
         self.num_preemptions = 0

@@ -132,7 +132,7 @@ class Core:
         num_slots = limits.num_kv_blocks * limits.block_size
         num_tokens = event.num_prompt_tokens + event.max_output_tokens
         checks = (
-            (self._is_draining, RejectReason.DRAINING, 0, 0),
+            (self._is_draining and not event.num_handovers, RejectReason.DRAINING, 0, 0),
             (
                 event.request_id in self._live_ids or event.request in self.requests,
                 RejectReason.DUPLICATE_REQUEST,
@@ -178,7 +178,15 @@ class Core:
 
     def _on_executor_restarted(self, event: ExecutorRestarted, now_ns: int) -> list[Decision]:
         return [
-            RequestFinished(number, FinishReason.LOST, num_prompt_tokens, num_output_tokens, 0, 0, 0)
+            RequestFinished(
+                number,
+                FinishReason.FAILED if number in event.blamed else FinishReason.LOST,
+                num_prompt_tokens,
+                num_output_tokens,
+                0,
+                0,
+                0,
+            )
             for number, _request_id, num_prompt_tokens, num_output_tokens in event.lost
         ]
 

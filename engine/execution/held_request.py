@@ -56,6 +56,8 @@ class HeldRequest:
         self.stop_strings = StopStringWatch(text_model, sampling, contents) if contents.stop_strings else None
         self.block_table: list[int] = []
         self.digests = digests
+        for token_id in contents.output_token_ids:  # an engine before this one drew them; none of them ended the answer
+            self.takes(token_id)
 
     def takes(self, token_id: int) -> bool:
         """Append a token that was drawn; whether the answer ends with it."""

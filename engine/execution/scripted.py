@@ -35,7 +35,7 @@ class _Held:
         self.digests = list(digests)  # of its leading blocks, as far as they were asked for
         self.sampling = sampling
         self.contents = contents
-        self.tokens = list(contents.prompt_token_ids)
+        self.tokens = [*contents.prompt_token_ids, *contents.output_token_ids]
         self.block_table: list[int] = []
 
 

@@ -23,6 +23,7 @@ def run_alone(
     comes through.
     """
     counter = OutputCounter()
+    counter.begin(arrived.request, arrived.num_output_tokens)
     with closing(steps_alone(arrived, contents, limits, runner)) as steps:
         for result in steps:
             yield from computed_tokens(result.completed, result.outputs, counter)

@@ -132,14 +132,7 @@ class _Redaction:
         elif isinstance(event, StepFailed | AuditCompleted):
             event = event._replace(error=event.error.partition(":")[0])
         elif isinstance(event, ExecutorRestarted):
-            event = ExecutorRestarted(
-                tuple(
-                    [
-                        (number, self._names.request(name), num_prompt_tokens, num_output_tokens)
-                        for number, name, num_prompt_tokens, num_output_tokens in event.lost
-                    ]
-                )
-            )
+            event = event._replace(lost=tuple([(row[0], self._names.request(row[1]), *row[2:]) for row in event.lost]))
         elif isinstance(event, PolicyChanged):
             event = event._replace(parameters=tuple([self._parameter(*pair) for pair in event.parameters]))
         self._carry_out(entry)
@@ -159,9 +152,13 @@ class _Redaction:
             self._fill(held, original)
         num_left = event.num_prompt_tokens - len(held.tokens)
         held.tokens += self._drawn(b"prompt %d" % event.request, num_left)
+        contents = RequestContents(
+            tuple(held.tokens), output_token_ids=self._drawn(b"given %d" % event.request, event.num_output_tokens)
+        )
+        held.tokens += contents.output_token_ids
+        held.num_outputs = event.num_output_tokens
         self._held[event.request] = held
         self._done.num_requests += 1
-        contents = RequestContents(tuple(held.tokens))
         sampling = event.sampling._replace(ignore_eos=True)
         if self._runner is not None:
             self._runner.add_request(event.request, sampling, contents, tuple(held.digests))

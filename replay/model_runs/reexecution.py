@@ -145,6 +145,8 @@ class Reexecution:
                 "it was lost when the recording was cut off; the requests before it can be isolated",
             )
         self._counts.requests += 1
+        self._counter_recorded.begin(event.request, event.num_output_tokens)
+        self._counter_now.begin(event.request, event.num_output_tokens)
         digests = self._runner.prompt_digests(contents)
         for index, (expected, got) in enumerate(zip(event.prompt_digests, digests, strict=False)):
             self._counts.block_digests += 1

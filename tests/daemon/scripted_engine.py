@@ -1,9 +1,9 @@
 """The engine process with its real loop, core and recorder, and the runner without weights in place of the model.
 
 It loads no torch, so it starts in a fraction of a second, and takes STEP_SECONDS per step. A prompt that holds POISON
-kills it, one that holds FAILING fails its step, one that holds STUCK makes a step that does not end. The model's name
-may say how it starts. Each append to the recording takes APPEND_SECONDS longer than the disk does, the first one
-FIRST_APPEND_SECONDS, and the first sync SYNC_SECONDS.
+kills it, one that holds FATAL kills it in its first step, one that holds FAILING fails its step, one that holds STUCK
+makes a step that does not end. The model's name may say how it starts. Each append to the recording takes
+APPEND_SECONDS longer than the disk does, the first one FIRST_APPEND_SECONDS, and the first sync SYNC_SECONDS.
 """
 
 import os
@@ -32,6 +32,7 @@ SYNC_SECONDS = float(os.environ.get("SCRIPTED_SYNC_SECONDS", "0"))
 POISON = SCRIPTED_VOCABULARY + 13
 FAILING = SCRIPTED_VOCABULARY + 14
 STUCK = SCRIPTED_VOCABULARY + 15
+FATAL = SCRIPTED_VOCABULARY + 16
 UNLOADABLE = "unloadable"  # says why it cannot start
 SHORT_LIVED = "short-lived"  # dies as soon as it is ready
 
@@ -47,6 +48,8 @@ class SlowRunner(ScriptedRunner):
     def execute(self, plan: StepPlanned) -> StepResult:
         time.sleep(STEP_SECONDS)
         prompts = [self._requests[request].contents.prompt_token_ids for request, _start, _count in plan.rows]
+        if any(FATAL in prompt for prompt in prompts):
+            os._exit(8)
         if any(FAILING in prompt for prompt in prompts):
             raise ArithmeticError("asked to fail")
         if any(STUCK in prompt for prompt in prompts):

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from recorder.reader import Recording
-from tests.daemon.scripted_engine import FAILING, POISON, STUCK
+from tests.daemon.scripted_engine import FAILING, STUCK
 from tests.daemon.served import MODEL, Served, completion, serving
 
 KEY = "secret"
@@ -312,32 +312,6 @@ def test_a_failed_step_ends_a_stream_with_an_error_event_and_done(tell: Tell) ->
         assert (await served.complete())[0] == 200
 
     tell(story)
-
-
-def test_an_engine_that_dies_is_replaced_and_its_requests_end_with_an_error(tmp_path: Path) -> None:
-    async def story(served: Served) -> None:
-        engine = served.service.engine
-        streaming = asyncio.create_task(served.events("/v1/completions", completion(max_tokens=500)))
-        plain = asyncio.create_task(served.complete(max_tokens=500))
-        await served.until(lambda: len(engine.live) == 2 and engine.timeline.totals.generation_tokens > 10)
-        num_tokens = engine.timeline.totals.generation_tokens
-        status, answer = await served.complete(prompt=[POISON])
-        assert (status, answer["error"]["code"]) == (503, "engine_lost")
-        lines = await streaming
-        assert lines[-1] == "[DONE]"
-        assert json.loads(lines[-2])["error"]["code"] == "engine_lost"
-        assert (await plain)[0] == 503
-        status, answer = await served.complete()
-        assert (status, answer["error"]["code"]) == (503, "engine_not_ready")
-        async with served.session.get("/ready") as response:
-            assert response.status == 503
-        await served.until(lambda: served.service.not_ready_reason == "", 30)
-        assert (await served.complete())[0] == 200
-        assert engine.supervisor.num_restarts == 1
-        assert engine.timeline.totals.finished["lost"] >= 2
-        assert engine.timeline.totals.generation_tokens >= num_tokens
-
-    tell_alone(story, tmp_path / "run")
 
 
 def test_a_drain_finishes_what_runs_and_refuses_what_is_new(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 Every tenant has a counter of the service it got: each prompt token computed at first admission costs
 `prefill_token_price`, each emitted token `decode_token_price`, divided by the tenant's weight. Tokens found in the
-prefix cache cost nothing, and neither does what a preemption makes the engine compute again: it is not the tenant's
-doing. A tenant that has nobody waiting gathers no credit: when its next request arrives, its counter is lifted to the
-lowest of those that wait, or, when nobody waits, to that of the tenant who left the queue last. Under pressure the
-newest running request of the tenant with the highest counter gives way.
+prefix cache cost nothing, and neither does what a preemption or an engine's death makes the engine compute again: it
+is not the tenant's doing. A tenant that has nobody waiting gathers no credit: when its next request arrives, its
+counter is lifted to the lowest of those that wait, or, when nobody waits, to that of the tenant who left the queue
+last. Under pressure the newest running request of the tenant with the highest counter gives way.
 
 **Bound.** While two tenants both have requests waiting, the counter of either is at most U above the other's,
 U = (w_p + w_q n) M / weight, with w_p, w_q the prices, M = max_model_len, n = max_num_seqs: when one of its requests
@@ -104,7 +104,7 @@ class FairShare(Policy):
             del self._num_waiting[tenant]
 
     def on_admitted(self, request: Request, now_ns: int) -> None:
-        if request.num_preemptions == 0:
+        if request.num_preemptions == 0 and request.num_output_tokens == 0:
             self._charge(request, self.limits.prefill_token_price * request.num_uncomputed_tokens)
 
     def on_step(self, emitting: Sequence[Request], step_ns: int, now_ns: int) -> None:
