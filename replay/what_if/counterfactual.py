@@ -15,7 +15,7 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from replay.done import first_done_otherwise
 from replay.refusal import CannotCompare
-from replay.what_if.recorded_load import Input, is_input
+from replay.what_if.inputs import Input, is_input
 
 Reader = Callable[[Entry], None]
 

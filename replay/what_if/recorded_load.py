@@ -2,10 +2,6 @@
 
 What came from outside (arrivals, cancels, changes of policy, a drain) comes again, at the time at which it was there to
 be handled; what the engine produced is kept as answers and step samples. It decides nothing.
-
-While a step is executed the engine does not look into its inbox, so an event handled at a step's end came at some time
-during it. An arrival names when the daemon had read it; what it then takes to the engine is learned from the arrivals
-that found the engine idle. Of other events half of the step is as good a guess as any.
 """
 
 from collections import deque
@@ -24,11 +20,7 @@ from engine.core.decisions import (
     StepPlanned,
 )
 from engine.core.events import (
-    DrainRequested,
-    Event,
-    ExecutorRestarted,
     FinishFlag,
-    PolicyChanged,
     RequestArrived,
     RequestCancelled,
     StepCompleted,
@@ -38,17 +30,10 @@ from engine.core.events import (
 from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
+from replay.what_if.inputs import Handled, is_input, placed
 
-_FROM_OUTSIDE = (RequestArrived, RequestCancelled, PolicyChanged, DrainRequested, ExecutorRestarted)
 _UNSEEN = (0, 0)
 _OWN_FLAGS = {FinishReason.STOP: FinishFlag.STOP, FinishReason.FAILED: FinishFlag.ERROR}
-
-
-class Input(NamedTuple):
-    """An event from outside, and when it was there to be handled."""
-
-    at_ns: int
-    event: Event
 
 
 class StepSample(NamedTuple):
@@ -86,7 +71,7 @@ class Answer:
 
 class RecordedLoad:
     """
-    inputs       in the order in which they were handled, times not falling
+    inputs       what came from outside, in the order in which they were handled, times not falling
     answers      by request
     samples      in order of time
     first_ns, last_ns   of its entries; 0 of none
@@ -94,7 +79,6 @@ class RecordedLoad:
     """
 
     def __init__(self, limits: Limits, entries: Iterable[Entry]) -> None:
-        self.inputs: list[Input] = []
         self.answers: dict[int, Answer] = {}
         self.samples: list[StepSample] = []
         self.first_ns = self.last_ns = 0
@@ -105,10 +89,10 @@ class RecordedLoad:
         self._plan_ns = 0
         self._num_copied = 0
         self._refused: set[int] = set()
-        self._handled: list[_Handled] = []
+        self._handled: list[Handled] = []
         for entry in entries:
             self._read(entry)
-        self._place_inputs()
+        self.inputs = placed(self._handled)
         self._guess_lengths()
 
     @property
@@ -128,7 +112,7 @@ class RecordedLoad:
             handed_over = [_UNSEEN] * event.num_output_tokens  # an engine before this one emitted them
             self.answers.setdefault(event.request, Answer(event.num_prompt_tokens, digests=handed_over))
         if is_input(entry):
-            self._handled.append(_Handled(entry.now_ns, self._plan_ns if self._plan else -1, event))  # type: ignore[arg-type]  # an input is an Event
+            self._handled.append(Handled(entry.now_ns, self._plan_ns if self._plan else -1, event))  # type: ignore[arg-type]  # an input is an Event
         elif isinstance(event, StepCompleted | StepFailed):
             if isinstance(event, StepCompleted) and self._plan is not None:
                 self._take_result(self._plan, event, entry.now_ns)
@@ -167,20 +151,6 @@ class RecordedLoad:
         elif isinstance(decision, RequestAdmitted | RequestPreempted):
             self._num_copied += len(decision.host_blocks)
 
-    def _place_inputs(self) -> None:
-        """Give each input the time at which it was there."""
-        transit_ns = _transit_ns(self._handled)
-        last_ns = 0
-        for now_ns, step_began_ns, event in self._handled:
-            at_ns = now_ns
-            if step_began_ns >= 0:
-                guess_ns = (step_began_ns + now_ns) // 2
-                if isinstance(event, RequestArrived):
-                    guess_ns = event.arrival_ns + transit_ns
-                at_ns = min(max(guess_ns, step_began_ns + 1), now_ns)
-            last_ns = max(last_ns, at_ns)
-            self.inputs.append(Input(last_ns, event))
-
     def _guess_lengths(self) -> None:
         """For those who were refused or gave up waiting: they may be served now."""
         known = [answer.num_tokens for answer in self.answers.values() if answer.has_ended and answer.num_tokens]
@@ -188,26 +158,3 @@ class RecordedLoad:
             answer = self.answers[number]
             answer.num_tokens, answer.flag = median_low(known) if known else 1, FinishFlag.STOP
             answer.has_ended = answer.is_guessed = True
-
-
-class _Handled(NamedTuple):
-    now_ns: int
-    step_began_ns: int  # -1: the engine was idle
-    event: Event
-
-
-def is_input(entry: Entry) -> bool:
-    """It came from outside. A cancel that came too late did not count: its client had the whole answer."""
-    if isinstance(entry.event, RequestCancelled):
-        return any(isinstance(decision, RequestFinished) for decision in entry.decisions)
-    return isinstance(entry.event, _FROM_OUTSIDE)
-
-
-def _transit_ns(handled: list[_Handled]) -> int:
-    """From the daemon's reading a request to the core's handling it, when nothing is in the way."""
-    idle = [it.now_ns - it.event.arrival_ns for it in handled if isinstance(it.event, RequestArrived)
-            and it.step_began_ns < 0]  # fmt: skip
-    if idle:
-        return max(0, median_low(idle))
-    every = [it.now_ns - it.event.arrival_ns for it in handled if isinstance(it.event, RequestArrived)]
-    return max(0, min(every, default=0))

@@ -6,7 +6,6 @@ which tells what in their figures is chance. Each life of the engine begins anew
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +20,9 @@ from replay.simulate.recording import SimulatedRecording
 from replay.what_if.answer import Answered, Changed
 from replay.what_if.counterfactual import Counterfactual, Fork, Reader, Steps
 from replay.what_if.outcome import RunOutcome
+from replay.what_if.part import Part, notes_on
 from replay.what_if.predicted_steps import PredictedSteps
-from replay.what_if.recorded_load import Input, RecordedLoad
+from replay.what_if.recorded_load import RecordedLoad
 from replay.what_if.scenario import Scenario, scenario_of
 from replay.what_if.step_times import StepTimes
 from replay.what_if.trust import DISTANCES, trust_in
@@ -44,16 +44,6 @@ class Question(NamedTuple):
 
     def as_text(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.asked.items())
-
-
-@dataclass(slots=True)
-class _Part:
-    """One life: what it was, and what it would be."""
-
-    life: Life
-    recorded: Scenario
-    asked: Scenario
-    load: RecordedLoad
 
 
 def what_if(path: Path, question: Question) -> Answered:
@@ -106,14 +96,14 @@ class _Performance:
             fork=fork,
             opened_ns=opened_ns,
             done=(recorded.done, asked.done),
-            notes=tuple(self._notes(parts)),
+            notes=tuple(notes_on(parts, self._run, self._refusals)),
             seconds=(SystemClock().now_ns() - self._began_ns) / 1e9,
         )
 
     def _scenario(self, life: Life, asked: dict[str, Any]) -> Scenario:
         return scenario_of(life.header, asked, with_contents=self._question.open_steps is not None)
 
-    def _read(self, life: Life, outcome: RunOutcome) -> _Part:
+    def _read(self, life: Life, outcome: RunOutcome) -> Part:
         recorded, asked = self._scenario(life, {}), self._scenario(life, self._question.asked)
         outcome.begin(recorded.limits)
 
@@ -122,22 +112,22 @@ class _Performance:
                 outcome.read(entry)
                 yield entry
 
-        return _Part(life, recorded, asked, RecordedLoad(recorded.limits, entries()))
+        return Part(life, recorded, asked, RecordedLoad(recorded.limits, entries()))
 
-    def _serve(self, part: _Part, scenario: Scenario, steps: Steps, outcome: RunOutcome) -> None:
+    def _serve(self, part: Part, scenario: Scenario, steps: Steps, outcome: RunOutcome) -> None:
         """From the first event on."""
         outcome.begin(scenario.limits)
-        run = Counterfactual(scenario.core(), steps, _inputs(part, scenario), [outcome.read, self._count])
+        run = Counterfactual(scenario.core(), steps, part.inputs(scenario), [outcome.read, self._count])
         run.run(part.load.last_ns, part.load.open_ended)
 
-    def _redealt(self, parts: list[_Part], times: StepTimes, targets: Limits, is_asked: bool) -> RunOutcome:
+    def _redealt(self, parts: list[Part], times: StepTimes, targets: Limits, is_asked: bool) -> RunOutcome:
         outcome = RunOutcome(targets)
         for part in parts:
             scenario = part.asked if is_asked else part.recorded
             self._serve(part, scenario, PredictedSteps(part.load, times, scenario.header), outcome)
         return outcome
 
-    def _serve_as_asked(self, part: _Part, times: StepTimes | None, outcome: RunOutcome) -> Fork | None:
+    def _serve_as_asked(self, part: Part, times: StepTimes | None, outcome: RunOutcome) -> Fork | None:
         """Predicted steps begin where the core first does something else; an executing model needs all of them."""
         asked, question = part.asked, self._question
         outcome.begin(asked.limits)
@@ -148,7 +138,7 @@ class _Performance:
             recording = SimulatedRecording(question.record_dir, asked.new_header(question.as_text()), steps.clock)
             readers.append(recording.read)
         try:
-            run = Counterfactual(asked.core(), steps, _inputs(part, asked), readers)
+            run = Counterfactual(asked.core(), steps, part.inputs(asked), readers)
             fork = None
             if question.open_steps is None:
                 fork = run.follow(asked.entries(part.life.comparable_entries(lambda refusal: None)))
@@ -160,37 +150,14 @@ class _Performance:
             if recording is not None:
                 recording.close()
 
-    def _open_steps(self, part: _Part, scenario: Scenario, times: StepTimes | None) -> Steps:
+    def _open_steps(self, part: Part, scenario: Scenario, times: StepTimes | None) -> Steps:
         if times is not None:
             return PredictedSteps(part.load, times, scenario.header)
         assert self._question.open_steps is not None  # no times were made because it is there
         return self._question.open_steps(part.life, scenario, part.load)
 
-    def _notes(self, parts: list[_Part]) -> Iterator[str]:
-        num_guessed = sum(part.load.num_guessed for part in parts)
-        if num_guessed:
-            yield (
-                f"{num_guessed} requests were refused or expired when recorded: their answers are taken to be as long "
-                "as the median one"
-            )
-        num_open = sum(len(part.load.open_ended) for part in parts)
-        if num_open:
-            yield f"{num_open} requests have no end in the recording: they are served until its end"
-        num_findings = sum(part.load.num_own_findings for part in parts)
-        if num_findings:
-            yield f"{num_findings} findings of the engine itself (wrong KV blocks, audits) are not predicted"
-        for life in self._run.lives:
-            if life.refusal is not None:
-                yield f"left out: {life.refusal.reason}"
-        yield from (refusal.reason for refusal in self._refusals)
-        yield from self._run.notes()
 
-
-def _inputs(part: _Part, scenario: Scenario) -> list[Input]:
-    return [Input(at_ns, scenario.event(event)) for at_ns, event in part.load.inputs]
-
-
-def _first(forks: list[Fork | None], parts: list[_Part]) -> tuple[Fork | None, int]:
+def _first(forks: list[Fork | None], parts: list[Part]) -> tuple[Fork | None, int]:
     """The first fork, and the time that its own is counted from."""
     for fork, part in zip(forks, parts, strict=True):
         if fork is not None:
