@@ -24,6 +24,7 @@ from replay.isolate import isolate
 from replay.span import Span, StepOf
 from replay.verdict import Outcome, Verdict
 from tests.replay.recorded_runs import LIMITS, SALT, mixed_load, open_scripted, record_run
+from tests.replay.small_models import open_small, small_runner
 
 SWAPPING = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=60)
 EVERY = 50
@@ -195,6 +196,19 @@ def test_an_execution_begins_at_any_keyframe(run: Path) -> None:
         assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
         assert verdict.figures["tokens"] == verdict.figures["hidden_digests"] > 0
         assert any("requests were brought to where they stood" in note for note in verdict.notes)
+
+
+def test_a_decoder_is_executed_from_the_middle_to_the_same_bits(tmp_path: Path) -> None:
+    name = "BF16"
+    folder = record_run(tmp_path / "run", mixed_load(30), runner=small_runner(name), keyframe_every=EVERY)
+    for keyframe in keyframes_of(folder)[:2]:
+        span = from_step(keyframe.event.num_steps)  # type: ignore[union-attr]  # it is a keyframe
+        verdict = execute(folder, open_runner=open_small(name), span=span)
+        assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+        assert verdict.figures["tokens"] == verdict.figures["hidden_digests"] > 20
+        assert verdict.figures["hit_blocks"] > 0
+    isolated = isolate(folder, None, open_runner=open_small(name), span=span)
+    assert isolated.outcome is Outcome.EQUAL, isolated.as_text()
 
 
 def test_at_a_keyframe_of_the_run_somebody_lies_in_the_host_pool(run: Path) -> None:
