@@ -52,10 +52,13 @@ def fit(samples: Iterable[tuple[StepShape, int]]) -> StepCost:
     targets = [sum(row[i] for row in scaled) for i in range(5)]
     weights = [0.0] * 5
     for _ in range(_NUM_SWEEPS):
+        before = list(weights)
         for i in range(5):
             if products[i][i] > 0:
                 others = sum(products[i][j] * weights[j] for j in range(5)) - products[i][i] * weights[i]
                 weights[i] = max(0.0, (targets[i] - others) / products[i][i])
+        if weights == before:  # further sweeps would change nothing
+            break
     cost = [weight / scale for weight, scale in zip(weights, scales, strict=True)]
     expected = sum(weight * value for features, _ in rows for weight, value in zip(cost, features, strict=True))
     return StepCost(*[weight * sum(step_ns for _, step_ns in rows) / expected for weight in cost])
