@@ -5,6 +5,7 @@ today becomes a test that this does not happen; a recording in which nothing fai
 recorded. No weights are needed, for nothing is computed.
 """
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ from replay.export.served_again import finding_in
 
 
 def test_{name}_does_not_fail_again() -> None:
-    found = finding_in(Path(__file__).with_name("{name}.rps"), {predicate!r})
+    found = finding_in(Path(__file__).with_name("{name}.rps"), {predicate})
     assert found is None, found
 '''
 _EQUAL = '''"""Exported by `reprise export --pytest` from the recording {run}, in which nothing fails."""
@@ -83,7 +84,7 @@ def export_test(recording: Path, folder: Path, fails_with: str = "") -> dict[str
     fixture.write_bytes(data)
     template, text = (_FAILS, chosen.finding.text) if chosen.finding else (_EQUAL, "")
     run = recording.resolve().name
-    test.write_text(template.format(run=run, name=name, predicate=predicate, text=_plain(text)), "utf-8")
+    test.write_text(template.format(run=run, name=name, predicate=json.dumps(predicate), text=_plain(text)), "utf-8")
     return {
         "fixture": str(fixture),
         "test": str(test),
