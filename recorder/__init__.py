@@ -4,7 +4,10 @@ In reading order:
     format.py        the format; its docstring is the specification, with reasons
     header.py        what a reader must know before the first entry
     frames.py        bodies with a length and a chained checksum, both ways
-    writer.py        the recorder: a bounded queue and the thread that empties it
+    writer.py        the recorder: takes entries, and the thread that writes them
+    entry_queue.py   … the queue, in which what finds no room leaves its place
+    settling.py      … how far all is on file or counted as lost
+    folder_claim.py  one process at a time records into a folder
     disk_sync.py     syncing, in a thread of its own
     segments.py      entries into segments, and gaps
     rotation.py      when a segment ends
