@@ -10,8 +10,10 @@ from typing import Any
 from engine.core.vocabulary import RecordingClosed
 from recorder.format import VAULT_SUFFIX
 from recorder.incidents import pins_of
+from recorder.keyframes import first_in
 from replay.environment import NUMERICS_CLASS, compare_here
 from replay.lives import Run
+from replay.refusal import CannotCompare
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +109,23 @@ def _utc(wall_ns: int) -> str:
 
 
 def _where_check(run: Run) -> str:
-    refusals = [life.refusal for life in run.lives if life.refusal is not None]
-    if not refusals:
-        return "anywhere" if run.is_whole else "anywhere, up to what is missing"
-    return f"not as given: {refusals[0].reason}"
+    refusals = _refusals(run)
+    if refusals:
+        return f"not as given: {refusals[0].reason}"
+    if any(life.refusal is not None for life in run.lives):
+        return "anywhere, from its first keyframe on"
+    return "anywhere" if run.is_whole else "anywhere, but for what is missing"
+
+
+def _refusals(run: Run) -> list[CannotCompare]:
+    """Of the lives that have neither their beginning nor a keyframe."""
+    return [life.refusal for life in run.lives if life.refusal is not None and first_in(life.segments) is None]
 
 
 def _where_execute(run: Run, numerics_class: str, has_contents: bool) -> str:
     if not has_contents:
         return "nowhere: recorded without contents (--record-content)"
-    refusals = [life.refusal for life in run.lives if life.refusal is not None]
+    refusals = _refusals(run)
     if refusals:
         return f"not as given: {refusals[0].reason}"
     return f"bit for bit on numerics class {numerics_class or '(none recorded)'}; elsewhere tokens only"
