@@ -16,6 +16,7 @@ from replay.export.perfetto import write_perfetto
 from replay.export.telling import Telling
 from replay.figures import read_timeline
 from replay.lives import Run
+from replay.simulate.recorded_trace import recorded_arrivals
 from tests.replay.recorded_runs import changed_decision, rewrite
 
 Slice = tuple[str, int, int, dict[str, Any]]  # name, from, to, annotations
@@ -182,6 +183,31 @@ def test_whoever_an_engine_held_when_it_died_is_closed_there(recording: Path, tm
     lost = [item for of_track in slices.values() for item in of_track if item[3].get("outcome") == "lost"]
     assert len(lost) == timeline.totals.finished["lost"] > 0
     assert {end for _, _, end, _ in lost} == {timeline.last_ns}
+
+
+def test_a_request_that_goes_on_in_the_next_engine_stays_one(recording: Path, tmp_path: Path) -> None:
+    def handed_over(entries: list[Entry]) -> list[Entry]:
+        timeline = Timeline(keep_spans=True)
+        for entry in entries[:150]:
+            timeline.apply(entry)
+        arrivals = {e.event.request: e.event for e in entries if isinstance(e.event, RequestArrived)}
+        counts = {request: span.num_output_tokens for request, span in timeline.live.items()}
+        now_ns = entries[149].now_ns + 5
+        goes_on = [
+            Entry(151 + place, now_ns, arrivals[request]._replace(num_output_tokens=count, num_handovers=1), ())
+            for place, (request, count) in enumerate(counts.items())
+        ]
+        restarted = ExecutorRestarted((), tuple(counts.items()))
+        return [*entries[:150], Entry(150, now_ns, restarted, ()), *goes_on]
+
+    path = rewrite(recording, tmp_path / "handed-over", handed_over)
+    trace, timeline = parsed(path, tmp_path / "trace"), read_timeline(Run.open(path))
+    assert len(timeline.live) > 3
+    for span in timeline.live.values():
+        names = Counter(name for name, *_ in trace.slices[f"{span.request_id} (#{span.request})"])
+        assert (names["handed over"], names["request"]) == (1, 1)
+    arrivals = list(recorded_arrivals(Run.open(path), []))
+    assert len(arrivals) == len({arrival.name for arrival in arrivals}) == len(timeline.spans)
 
 
 def test_nothing_is_kept_of_who_has_ended(recording: Path) -> None:
