@@ -8,7 +8,10 @@ the core's state is known to begin at), `player.py` (events into the core),
     check     `check.py`: the core decides again
     execute   `execute.py`: `model_runs/reexecution.py` carries the recorded plans out again, `tokens.py` compares
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
-              `model_runs/kv_blocks.py` (the block that went wrong first), `isolation_report.py`
+              `model_runs/kv_blocks.py` (the block that went wrong first), `isolation_report.py`; with --prove
+              `model_runs/prove.py` and `proof.py` (the row, layer and operation, and whose data was there)
+    bisect, trace
+              `bisect/`: where two builds, recordings or revisions part; `model_runs/step_trace.py` looks into steps
 
     what-if   `what_if/`: the recorded load under other settings; `model_runs/real_steps.py` executes it
     diff      `diff/`: two recordings aligned by request
