@@ -8,8 +8,13 @@ from typing import Any
 
 import msgpack
 import pytest
+from structlog.testing import capture_logs
 
 from engine.core.decisions import StepPlanned
+from engine.core.limits import Limits
+from engine.core.policies.interface import Policy
+from engine.core.request import Request
+from engine.core.scheduler import Core
 from engine.core.vocabulary import CoreKeyframe, Entry, RecordingGap, entry_to_array
 from engine.execution.interface import StepResult
 from engine.execution.scripted import ScriptedRunner
@@ -235,6 +240,32 @@ def test_requests_are_isolated_in_the_middle(run: Path) -> None:
     part = isolate(run, None, open_runner=open_scripted, span=from_step(100))
     assert (whole.outcome, part.outcome) == (Outcome.EQUAL, Outcome.EQUAL), part.as_text()
     assert 0 < part.figures["tokens"] < whole.figures["tokens"]
+
+
+class SetPolicy(Policy):
+    """Its state has no order."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self.tenants: set[str] = set()
+
+    def rank(self, request: Request, now_ns: int) -> tuple[int, ...]:
+        return ()
+
+
+def test_a_policy_that_cannot_be_frozen_is_recorded_without_keyframes_and_that_is_said(tmp_path: Path) -> None:
+    limits = replace(LIMITS, scheduling_policy="mine:SetPolicy")
+    with capture_logs() as logs:
+        folder = record_run(
+            tmp_path / "run",
+            mixed_load(5),
+            limits=limits,
+            make_core=lambda limits: Core(limits, SetPolicy),
+            keyframe_every=3,
+        )
+    assert keyframes_of(folder) == []
+    (warning,) = [line for line in logs if "keyframes" in line["event"]]
+    assert "own policy holds a set" in warning["error"]
 
 
 def test_the_command_line_takes_a_step_of_a_process(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
