@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.simulation.marks import MARKS
+from tests.simulation.mark_names import MARKS
 from tests.simulation.soak import KINDS, Soaked, perform, soak
 
 

@@ -1,4 +1,4 @@
-"""Rare situations that a simulation must reach, or it shows little: found in the recorded entries, from outside.
+"""Rare situations that a simulation must reach (`mark_names.py`), found in the recorded entries, from outside.
 
 So production code has no marks in it, and any recording can be asked which situations it holds.
 """
@@ -7,22 +7,17 @@ from collections.abc import Iterable
 
 from engine.core.decisions import (
     AdmissionThrottled,
-    DeferReason,
     FinishReason,
     PreemptMode,
     PreemptReason,
-    RejectReason,
     RequestAdmitted,
     RequestDeferred,
-    RequestDemoted,
     RequestFinished,
     RequestPreempted,
     RequestRejected,
     StarvationCause,
     StarvationSeen,
     StepPlanned,
-    ThrashingBegan,
-    ThrashingEnded,
     TokensEmitted,
 )
 from engine.core.events import (
@@ -36,91 +31,14 @@ from engine.core.events import (
 )
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
-
-MARKS = (
-    "a preemption while its victim's prefill is half done",
-    "a preemption of a decode",
-    "a preemption of one that recomputes",
-    "a request gives way to all others",
-    "two give way for one",
-    "a cascade of two",
-    "a cascade of three",
-    "the more urgent takes blocks of those that run",
-    "a hit on a block whose owner is being preempted",
-    "a preempted request finds its own blocks again",
-    "a hit on a block that another one holds",
-    "a prompt found in the cache but for its last block",
-    "an admission evicts",
-    "a decode evicts",
-    "a cancel of a request being executed",
-    "a cancel of a preempted request",
-    "a cancel of a protected request",
-    "a cancel of one that never ran",
-    "a cancel after the end",
-    "all rows of a step are cancelled before its result",
-    "a step fails",
-    "a step fails of whose rows one was cancelled",
-    "a step with prefill and decode fails",
-    "a row fails alone",
-    "a request protected for having been passed over",
-    "a request protected for having been preempted",
-    "a protected request waits for the reserved blocks",
-    "thrashing began",
-    "thrashing ended",
-    "admission throttled",
-    "admission released",
-    "the watermark keeps somebody out",
-    "expected growth keeps somebody out",
-    "a preemption keeps the waiting out",
-    "the token budget keeps somebody out",
-    "a request outgrows the pool",
-    "a target is given up",
-    "decodes wait for prefill",
-    "a prefill in five chunks",
-    "the policy changes while somebody is preempted",
-    "the policy changes while a step is executed",
-    "the queue is full",
-    "a context too long",
-    "a prompt larger than the pool",
-    "too many tokens wait",
-    "a tenant's queue is full",
-    "too many of a tenant's tokens wait",
-    "an expiry in the queue",
-    "a name twice",
-    "an arrival while draining",
-    "a request is lost with its engine",
-    "a prefill half done is swapped",
-    "a swapped request comes back whole",
-    "a swapped request finds a part in the cache and the rest in the host pool",
-    "a swapped request finds all of it in the cache",
-    "a cancel of a swapped request",
-    "the host pool has no room",
-    "copies are too slow for a swap",
+from tests.simulation.mark_names import (
+    BY_DEFER_REASON,
+    BY_KIND,
+    BY_REJECT_REASON,
+    DECODING,
+    HALF_DONE,
+    RECOMPUTING,
 )
-_HALF_DONE, _DECODING, _RECOMPUTING = MARKS[:3]
-
-_BY_DEFER_REASON = {
-    DeferReason.RESERVED_BLOCKS: "a protected request waits for the reserved blocks",
-    DeferReason.WATERMARK: "the watermark keeps somebody out",
-    DeferReason.EXPECTED_GROWTH: "expected growth keeps somebody out",
-    DeferReason.PREEMPTION: "a preemption keeps the waiting out",
-    DeferReason.TOKEN_BUDGET: "the token budget keeps somebody out",
-}
-_BY_REJECT_REASON = {
-    RejectReason.QUEUE_FULL: "the queue is full",
-    RejectReason.QUEUE_TOKENS_FULL: "too many tokens wait",
-    RejectReason.TENANT_QUEUE_FULL: "a tenant's queue is full",
-    RejectReason.TENANT_QUEUE_TOKENS_FULL: "too many of a tenant's tokens wait",
-    RejectReason.CONTEXT_TOO_LONG: "a context too long",
-    RejectReason.EXCEEDS_KV_CACHE: "a prompt larger than the pool",
-    RejectReason.DUPLICATE_REQUEST: "a name twice",
-    RejectReason.DRAINING: "an arrival while draining",
-}
-_BY_KIND: dict[type[object], str] = {
-    ThrashingBegan: "thrashing began",
-    ThrashingEnded: "thrashing ended",
-    RequestDemoted: "a target is given up",
-}
 
 
 def marks_of(limits: Limits, entries: Iterable[Entry]) -> set[str]:
@@ -236,9 +154,9 @@ class _Finder:
                 self._live.pop(decision.request, None)
                 self._gone.add(decision.request)
             case RequestDeferred():
-                self._mark(decision.reason in _BY_DEFER_REASON, _BY_DEFER_REASON.get(decision.reason, ""))
+                self._mark(decision.reason in BY_DEFER_REASON, BY_DEFER_REASON.get(decision.reason, ""))
             case RequestRejected():
-                self._mark(decision.reason in _BY_REJECT_REASON, _BY_REJECT_REASON.get(decision.reason, ""))
+                self._mark(decision.reason in BY_REJECT_REASON, BY_REJECT_REASON.get(decision.reason, ""))
             case StarvationSeen():
                 self._live[decision.request].is_protected = True
                 how = "passed over" if decision.cause == StarvationCause.PASSED_OVER else "preempted"
@@ -247,7 +165,7 @@ class _Finder:
                 rises = decision.watermark_blocks > decision.watermark_before
                 self._mark(True, "admission throttled" if rises else "admission released")
             case _:
-                self.found.update(name for kind, name in _BY_KIND.items() if isinstance(decision, kind))
+                self.found.update(name for kind, name in BY_KIND.items() if isinstance(decision, kind))
 
     def _on_admitted(self, decision: RequestAdmitted) -> None:
         seen = self._live[decision.request]
@@ -276,9 +194,9 @@ class _Finder:
     def _on_preempted(self, decision: RequestPreempted) -> None:
         seen = self._live[decision.request]
         is_prefill = seen.num_computed < seen.num_tokens - 1
-        self._mark(is_prefill and decision.num_tokens_lost > 0, _HALF_DONE)
-        self._mark(not is_prefill, _DECODING)
-        self._mark(is_prefill and seen.was_preempted, _RECOMPUTING)
+        self._mark(is_prefill and decision.num_tokens_lost > 0, HALF_DONE)
+        self._mark(not is_prefill, DECODING)
+        self._mark(is_prefill and seen.was_preempted, RECOMPUTING)
         self._mark(decision.for_request == decision.request, "a request gives way to all others")
         self._mark(decision.chain_length == 2, "a cascade of two")
         self._mark(decision.chain_length == 3, "a cascade of three")

@@ -9,7 +9,8 @@ from engine.core.decisions import StepPlanned
 from engine.execution.interface import StepResult
 from engine.execution.scripted import ScriptedRunner
 from tests.simulation.faults import DIGEST_KEY
-from tests.simulation.marks import MARKS, marks_of
+from tests.simulation.mark_names import MARKS
+from tests.simulation.marks import marks_of
 from tests.simulation.simulate import MODES, simulate, simulate_counts
 from tests.simulation.soak import check_contents, perform
 
