@@ -17,7 +17,7 @@ from time import sleep
 from engine.clock import Clock, SystemClock
 from engine.core.events import StepCompleted
 from engine.core.keyframes.freezing import keyframe_of
-from engine.core.limits import MAX_RECORD_QUEUE_ENTRIES, Limits
+from engine.core.limits import Limits
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from recorder.housekeeping import Order, keep_house
@@ -35,9 +35,9 @@ from replay.simulate.trace_files import read_trace
 from replay.span import Span, StepOf
 from replay.verdict import Outcome
 
-SEGMENT_BYTES = 1 << 19
-MAX_BYTES = 64 << 20  # segments are a 128th of it: what is removed at once, and what the bound may be missed by
+SEGMENTS_IN_BOUND = 128  # a segment is so small a part of the bound: by so much it may be missed
 TOLERANCE = 1.01
+LOOK_EVERY = 32  # entries; the writer is never further behind, as beside a step that takes its time
 NUM_PROBES = 12
 MAX_PROBE_S = 2.0
 LIMITS = Limits(num_kv_blocks=2048, max_model_len=8192, max_num_queued_reqs=1_000_000)
@@ -47,14 +47,15 @@ FITTING = Fitting(divide_prompt=8, divide_output=4, max_output_tokens=512)
 class Day:
     """The recording's reader of entries: recorder, keyframes, and housekeeping whenever a segment has ended."""
 
-    def __init__(self, directory: Path, core: Core, clock: Clock) -> None:
+    def __init__(self, directory: Path, core: Core, clock: Clock, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self.run = directory / "day"
         self._recorder = Recorder(
             self.run,
             simulated_header(LIMITS, StepCost(), "a day"),
             clock,
             record_content=False,
-            max_segment_bytes=SEGMENT_BYTES,
+            max_segment_bytes=max_bytes // SEGMENTS_IN_BOUND,
             sync_interval_ms=1_000,
         )
         self._directory, self._core = directory, core
@@ -69,7 +70,7 @@ class Day:
         if self._recorder.wants_keyframe:
             self._recorder.record_keyframe(Entry(entry.sequence + 1, entry.now_ns, keyframe_of(self._core), ()))
             self.num_keyframes += 1
-        if self.num_entries % 256 == 0:
+        if self.num_entries % LOOK_EVERY == 0:
             self._wait()
             if self._recorder.segment_number != self._number:
                 self._number = self._recorder.segment_number
@@ -85,11 +86,11 @@ class Day:
 
     def _wait(self) -> None:
         """A virtual second is no second for the disk."""
-        while self.num_entries - self._recorder.num_entries > MAX_RECORD_QUEUE_ENTRIES // 64:
+        while self.num_entries - self._recorder.num_entries > LOOK_EVERY:
             sleep(0.001)
 
     def _keep_house(self) -> None:
-        bounds = Bounds(MAX_BYTES, 10**9, 0, MAX_BYTES)
+        bounds = Bounds(self._max_bytes, 10**9, 0, self._max_bytes)
         self.most_bytes = max(self.most_bytes, sum(path.stat().st_size for path in self.run.iterdir()))
         order = Order(str(self._directory), self.run.name, self._number, bounds)
         self.num_removed += keep_house(order, SystemClock()).num_removed
@@ -123,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     repeat = max(1, round(args.hours / hours))
     arrivals = fitted(one, replace(FITTING, stretch=args.stretch, repeat=repeat))
     simulation = Simulation(LIMITS, arrivals, CountingExecutor(LIMITS.block_size, StepCost()), [])
-    day = Day(args.folder, simulation.core, simulation.clock)
+    max_bytes = args.max_mib << 20
+    day = Day(args.folder, simulation.core, simulation.clock, max_bytes)
     simulation.readers.append(day.read)
     clock = SystemClock()
     began_ns = clock.now_ns()
@@ -138,15 +140,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{day.num_entries:,} entries, {day.num_tokens:,} tokens, {day.num_keyframes:,} keyframes"
     )
     print(
-        f"recorded {day.num_bytes:,} bytes, {day.num_bytes / day.num_tokens:.1f} a token; bound {MAX_BYTES:,}: "
-        f"{day.most_bytes / MAX_BYTES:.4f} of it at most, {kept / MAX_BYTES:.4f} at the end, "
+        f"recorded {day.num_bytes:,} bytes, {day.num_bytes / day.num_tokens:.1f} a token; bound {max_bytes:,}: "
+        f"{day.most_bytes / max_bytes:.4f} of it at most, {kept / max_bytes:.4f} at the end, "
         f"{day.num_removed} segments removed"
     )
     first = first_in(Recording.open(day.run).segments)
     assert first is not None, "a day has keyframes"
     times = probe(day.run, first.step, keyframe_of(simulation.core).num_steps - 1)
     print(f"check --from, --to the same step: {max(seconds for _step, seconds in times):.2f} s at most of {len(times)}")
-    is_bounded = day.most_bytes <= MAX_BYTES * TOLERANCE
+    is_bounded = day.most_bytes <= max_bytes * TOLERANCE
     return 0 if is_bounded and max(seconds for _step, seconds in times) <= MAX_PROBE_S else 1
 
 
