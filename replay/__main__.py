@@ -1,7 +1,8 @@
 """The replay verbs of the command line: show, check, execute, isolate, export …; simulate and import take a trace.
 
 The others take a recording: a run's folder, or one segment of it. Exit codes: 0 equal, 1 diverged, 2 cannot compare
-(the reason is on stderr). A verb's machinery is imported when the verb runs: show and check never load torch.
+(the reason is on stderr); of what-if 0 trusted, 1 not to be trusted, 2 no answer. A verb's machinery is imported when
+the verb runs: show and check never load torch.
 """
 
 import argparse

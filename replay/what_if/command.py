@@ -13,8 +13,9 @@ DESCRIPTION = """\
 Serve a recorded load again under other limits or another policy, on virtual time, and lay what its requests would have
 experienced beside what they did. Arrivals, cancels and deadlines come at their recorded times (a client that waits for
 one answer before it asks again would have come otherwise), answers are as long as they were, and a step takes what a
-cost fitted to this recording's steps says. Exit codes: 0 answered, and the recorded settings predicted by the same
-means come within 2 %% (p50) and 5 %% (p99) of what was recorded; 1 answered, but not to be trusted; 2 no answer.
+cost fitted to this recording's steps says. Exit codes: 0 answered, and what was recorded comes out by the same means
+within 2 % (p50) and 5 % (p99): the recorded settings, and each step's time without its own; 1 answered, but not to be
+trusted; 2 no answer.
 """
 
 
