@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from time import sleep
 
@@ -121,8 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     one = read_trace(args.trace)
     hours = one[-1].at_ns / 3.6e12 * args.stretch
-    repeat = max(1, round(args.hours / hours))
-    arrivals = fitted(one, replace(FITTING, stretch=args.stretch, repeat=repeat))
+    fitting = replace(FITTING, stretch=args.stretch, repeat=ceil(args.hours / hours))
+    arrivals = [arrival for arrival in fitted(one, fitting) if arrival.at_ns <= args.hours * 3.6e12]
     simulation = Simulation(LIMITS, arrivals, CountingExecutor(LIMITS.block_size, StepCost()), [])
     max_bytes = args.max_mib << 20
     day = Day(args.folder, simulation.core, simulation.clock, max_bytes)
