@@ -5,7 +5,7 @@ The recorded plans are carried out again up to the step of the difference, as `e
 the KV cache that the step read is compared row by row, and a foreign row is looked for among all that anybody wrote.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from replay.model_runs.alone import run_alone
 from replay.model_runs.kv_log import KVLog
 from replay.model_runs.reexecution import Counts, Reexecution
 from replay.model_runs.tracing import Digests, StepSeen, TracedRunner
+from replay.progress import Progress
 from replay.proof import ForeignRow, OperationPlace, Proof
 from replay.refusal import CannotCompare
 
@@ -53,7 +54,9 @@ def prove_difference(
     company = CompanyTrace(request, alone, for_company, names)
     last_step = recorded.moments[num_equal].step
     refusals: list[CannotCompare] = []
-    left_at = company.run(life.comparable_entries(refusals.append), contents, agreement, last_step)
+    with Progress("prove", "steps", last_step + 1) as progress:
+        entries = life.comparable_entries(refusals.append)
+        left_at = company.run(entries, contents, agreement, last_step, progress.at)
     if company.proof is not None:
         return company.proof
     if left_at is None or left_at == last_step:
@@ -102,7 +105,14 @@ class CompanyTrace:
         self._log = KVLog(names)
         self.runner = TracedRunner(runner, self._seen, self._has_rows)
 
-    def run(self, entries: Iterator[Entry], contents: Contents, agreement: Agreement, last_step: int) -> int | None:
+    def run(
+        self,
+        entries: Iterator[Entry],
+        contents: Contents,
+        agreement: Agreement,
+        last_step: int,
+        at: Callable[[int], None] = lambda step: None,
+    ) -> int | None:
         """Follow the entries through `last_step`; returns the step whose result was not the recorded one, if any."""
         reexecution = Reexecution(self.runner, contents, Counts(), agreement)
         try:
@@ -112,8 +122,10 @@ class CompanyTrace:
                     return None
                 if difference is not None:
                     return difference.plan.step if difference.plan else -1
-                if getattr(entry.event, "step", -1) >= last_step:
+                step = getattr(entry.event, "step", -1)
+                if step >= last_step:
                     return None
+                at(step + 1)
         finally:
             self.runner.detach()
         return None

@@ -113,12 +113,14 @@ def test_execute_names_the_first_wrong_token(recording: Path) -> None:
 
 
 def test_isolate_names_the_first_wrong_token_and_clears_the_others(recording: Path) -> None:
-    isolated = reprise("isolate", recording, "--all", "--json")
+    isolated = reprise("isolate", recording, "--all", "--prove", "--json")
     assert isolated.returncode == 1, isolated.stdout + isolated.stderr
     report = json.loads(isolated.stdout)
     (divergence,) = report["divergences"]
     assert divergence["request"] == VICTIM
     assert divergence["step"] == FAULT_STEP
     assert divergence["expected"]["output_index"] == NUM_SOUND_TOKENS
+    assert divergence["proof"]["first"] is None, "this build has not the fault"
+    assert "the fault was in the run that was recorded" in divergence["proof"]["remark"]
     for bystander in ("request-1", "request-2"):
         assert reprise("isolate", recording, bystander).returncode == 0

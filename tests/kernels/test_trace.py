@@ -41,6 +41,14 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return make_backend(request.param)
 
 
+@pytest.mark.parametrize("format", ["BF16", "Q4_1"])
+def test_every_instruction_set_gives_every_operation_the_same_bits(format: str) -> None:
+    parameters = random_parameters(format)
+    best, *others = [traced(loaded(parameters, instruction_set=name, max_positions=700)) for name in instruction_sets()]
+    assert best
+    assert all(other == best for other in others)
+
+
 def a_step() -> list[StepBatch]:
     """A long prefill, then a step in company: one row of it with several splits of attention, a chunk, short rows."""
     tokens = np.random.default_rng(3).integers(0, SMALL.vocab_size, 700).tolist()
@@ -100,7 +108,7 @@ def test_a_rows_digests_are_the_same_alone(backend: Backend) -> None:
     assert sorted(trace_forward(backend, alone, keys, values)) == sorted(of_row)
 
 
-@pytest.mark.parametrize("name", ["reference", "F32"])
+@pytest.mark.parametrize("name", ["F32", pytest.param("reference", marks=pytest.mark.slow)])
 def test_a_bit_flipped_in_an_operation_changes_it_and_nothing_before_it(name: str) -> None:
     backend = make_backend(name)
     honest = flipped(backend, None)
