@@ -56,7 +56,12 @@ TENANTS = Load(
     Fitting(divide_prompt=8, divide_output=4, stretch=1 / 600, max_output_tokens=512),
 )
 DIVIDE_RATE = 600  # of the tenants' day, whose proportions stay
-LIMITS: dict[str, Any] = {"max_model_len": 8192, "max_num_queued_reqs": 1_000_000}
+LIMITS: dict[str, Any] = {
+    "max_model_len": 8192,
+    "max_num_queued_reqs": 1_000_000,
+    "itl_target_ms": 200,  # what a good request is
+    "mixed_step_target_ms": 50,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

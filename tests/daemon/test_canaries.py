@@ -1,4 +1,5 @@
-"""10,000 canary strings in what clients send: none is in a default recording, a log line or a metric.
+"""10,000 canary strings in what clients send: none is in a default recording, what is read from it, a log line or a
+metric.
 
 Tokens are bytes here, so a prompt's token ids would show as the string itself.
 """
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import pytest
 import uvloop
 
 from daemon.logging import set_up_logging
 from daemon.supervisor import EngineState
 from recorder.format import segment_paths
 from recorder.sealing import unsealed
+from tests.daemon.readings import read_in_every_way
 from tests.daemon.scripted_engine import FAILING, POISON
 from tests.daemon.served import Served, completion, serving
 
@@ -80,7 +83,9 @@ def serve_them(folder: Path) -> str:
         return runner.run(story())
 
 
-def test_no_canary_is_in_any_recording_log_line_or_metric(tmp_path: Path) -> None:
+def test_no_canary_is_in_any_recording_reading_log_line_or_metric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.daemon.test_canaries", tmp_path / "run"],
         capture_output=True,
@@ -95,6 +100,7 @@ def test_no_canary_is_in_any_recording_log_line_or_metric(tmp_path: Path) -> Non
     assert MARK not in done.stderr
     assert MARK not in done.stdout
     assert len(segment_paths(tmp_path / "run")) == 3
+    assert MARK not in read_in_every_way(tmp_path / "run", tmp_path / "readings", capsys)
     for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
         data = b"".join(unsealed(path)) if path.suffix == ".rps" else path.read_bytes()
         assert MARK.encode() not in data, path
