@@ -119,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--stretch", type=float, default=8, help="gaps become so many times as long (default: %(default)s)"
     )
+    parser.add_argument("--max-mib", type=int, default=64, help="the bound (default: %(default)s)")
     args = parser.parse_args(arguments)
     one = read_trace(args.trace)
     hours = one[-1].at_ns / 3.6e12 * args.stretch
