@@ -17,6 +17,8 @@ from daemon.config import DaemonConfig, InvalidOption, default_text, flag_name, 
 from engine.core.errors import EngineError
 from engine.text.model_source import DEFAULT_MODEL
 
+NOT_IN_HELP = ("inject",)  # for tests
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code."""
@@ -57,7 +59,8 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             kind = {"action": argparse.BooleanOptionalAction}
         elif isinstance(option.default, tuple):
             kind["nargs"] = "+"
-        parser.add_argument(f"--{flag_name(option)}", help=meaning.replace("%", "%%"), **kind)
+        shown = argparse.SUPPRESS if option.name in NOT_IN_HELP else meaning.replace("%", "%%")
+        parser.add_argument(f"--{flag_name(option)}", help=shown, **kind)
     parser.set_defaults(run=_serve)
 
 

@@ -204,6 +204,9 @@ class DaemonConfig:
         15.0, "SECONDS", values.seconds(0.05, 3600), "a comment is sent on a stream that was silent for so long"
     )
     max_body_size: int = _option(32 * 1024 * 1024, "BYTES", values.byte_size, "larger request bodies get 413")
+    inject: tuple[str, ...] = _option(
+        (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"
+    )
     log_level: str = _option("info", "LEVEL", values.one_of("debug", "info", "warning", "error"), "least level logged")
 
     @property

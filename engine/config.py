@@ -31,6 +31,7 @@ class EngineConfig:
     max_segment_age_s      … or older than this
     record_max_bytes, record_max_age_s, record_min_free_bytes, record_pin_bytes
                            bounds of the folder that holds the runs: `Bounds` in recorder/retention.py
+    inject                 faults on purpose, as `injection.py` reads them; for tests
     sync_interval_ms       power loss loses at most so much of the recording
     kv_digests             digest each KV block when it is full, compare when it is read again
     audit_rate             share of the requests that are computed again, alone, while the engine is idle; 0: none
@@ -82,6 +83,7 @@ class EngineConfig:
     max_passes_over: int = 64
     max_preemptions: int = 3
     swap_space_bytes: int = 0
+    inject: tuple[str, ...] = ()
     kv_digests: bool = False
     audit_rate: float = 0.0
     slo_ttft_ms: int = 0
@@ -100,4 +102,5 @@ class EngineConfig:
     def from_json(cls, text: str) -> "EngineConfig":
         values = json.loads(text)
         values["tenant_weights"] = normalized_weights(values.get("tenant_weights", ()))
+        values["inject"] = tuple(values.get("inject", ()))
         return cls(**values)

@@ -23,16 +23,29 @@ from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.core.contents import TokenOutput
 from engine.core.errors import EngineError
+from engine.core.events import CancelCause
 from engine.core.limits import MAX_INBOX_ITEMS, MAX_OUTBOX_FRAMES
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.digests import DIGEST_BYTES
 from engine.execution.interface import Runner
+from engine.injection import JumpingClock
 from engine.log import Logger, set_up_at_first_line
 from engine.loop import EngineLoop, NoRecord, RecordSink
 from engine.own_policy import POLICY_DIGEST, OwnPolicy, is_own_policy, load_own_policy, policy_factory
-from engine.protocol import Failed, FrameDecoder, Handled, Message, ProtocolError, Ready, RecorderStatus, Stop, encode
+from engine.protocol import (
+    Cancel,
+    Failed,
+    FrameDecoder,
+    Handled,
+    Message,
+    ProtocolError,
+    Ready,
+    RecorderStatus,
+    Stop,
+    encode,
+)
 from engine.self_audit import SelfAudit
 from recorder.header import Header
 from recorder.incidents import Incident
@@ -61,6 +74,10 @@ class SocketInbox:
 
     def get(self) -> Message:
         return self._queue.get()
+
+    def cancel(self, request: int) -> None:
+        """As if its client had left."""
+        self._queue.put(Cancel(request, CancelCause.CLIENT))
 
     def drain(self) -> list[Message]:
         messages: list[Message] = []
@@ -180,7 +197,7 @@ class EngineProcess:
 
     def __init__(self, config: EngineConfig, connection: socket.socket) -> None:
         self._config = config
-        self._clock = SystemClock()
+        self._clock: Clock = JumpingClock(SystemClock()) if config.inject else SystemClock()
         self._outbox = SocketOutbox(connection, self._clock)
         self._inbox = SocketInbox(connection)
         self._recorder: Recorder | None = None
@@ -229,6 +246,8 @@ class EngineProcess:
             self._outbox.watch(self._recorder, self._keeper)
             sink = self._recorder
         self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
+        if self._config.inject:
+            self._inject_faults(built.runner)
         watch, audit = built.runner.watch, self._self_audit(built)
         return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put, watch, audit)
 
@@ -243,6 +262,14 @@ class EngineProcess:
             return built.runner.emptied(num_blocks, built.limits.block_size, 0)
 
         return SelfAudit(self._config.audit_rate, built.limits, make_runner, built.runner.watch)
+
+    def _inject_faults(self, runner: Runner) -> None:
+        from engine.injected_faults import EngineEffects, inject_into  # here, for no engine in service has any
+
+        assert isinstance(self._clock, JumpingClock)
+        recorder = self._recorder
+        fill_disk = (lambda: recorder.pause("the disk is full (injected)")) if recorder else (lambda: None)
+        inject_into(runner, self._config.inject, EngineEffects(self._clock, self._inbox.cancel, fill_disk))
 
     def _start_recorder(self, salt: bytes, built: BuiltRunner, own: OwnPolicy | None) -> Recorder:
         policy = {POLICY_DIGEST: own.sha256} if own else {}

@@ -16,6 +16,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine.clock": (),
     "engine.config": ("engine.core",),
     "engine.own_policy": ("engine.core",),
+    "engine.injection": ("engine.core", "engine.clock"),
+    "engine.injected_faults": ("engine.core", "engine.execution", "engine.injection", "engine.log"),
     "engine.protocol": ("engine.core",),
     "engine.log": (),
     "engine.text": ("engine.text", "engine.core", "engine.log"),
@@ -47,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine.config",
         "engine.clock",
         "engine.own_policy",
+        "engine.injection",
     ),
     "replay.model_runs": ("replay", "recorder", "engine", "kernels"),
     "daemon": (

@@ -12,6 +12,7 @@ ways of mixing phases and sizes of the pool are compared in seconds, without a m
     step_cost.py    what a step takes; `fitted_cost.py` fits it to a recording
     executor.py     a planned step → its result, in counts
     simulation.py   the loop: arrivals in order of time, steps one after the other, entries to who reads them
+    injected.py     faults on purpose, as an engine takes them (`engine/injection.py`)
     fairness.py     what each of several tenants should have had, and Jain's index
     outcome.py      the entries read by `recorder/timeline.py`, in figures
     recording.py    the entries on disk as an engine would have written them: `check` and `show` take them

@@ -45,6 +45,13 @@ def add_simulate(subparsers: "Subparsers") -> None:
             flag, type=kind, metavar=unit, default=getattr(defaults, name), help=f"{meaning} (default: %(default)s)"
         )
     add_step_cost(parser)
+    parser.add_argument(
+        "--inject",
+        action="append",
+        metavar="FAULT",
+        help="a fault at a step or by seed, again for more: alloc-fails@step=120, nan-logits@seed=7:every=20; "
+        "step-slow, client-leaves, disk-full, clock-jumps, executor-dies",
+    )
     parser.add_argument("--record-dir", type=Path, metavar="DIR", help="record the run, for check and show")
     parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
     add_limits(parser)
@@ -69,7 +76,8 @@ def simulate(args: argparse.Namespace) -> dict[str, Any]:
     limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
     fitting = Fitting(**{name: getattr(args, name) for name in _FITTING}, max_model_len=limits.max_model_len)
     arrivals = fitted(read_arguments(args, fitting.from_s, fitting.to_s), fitting)
-    return run_simulation(limits, arrivals, step_cost_of(args), record_dir=args.record_dir, trace=args.trace.name)
+    cost, inject = step_cost_of(args), args.inject or ()
+    return run_simulation(limits, arrivals, cost, record_dir=args.record_dir, trace=args.trace.name, inject=inject)
 
 
 def _as_lines(values: dict[str, Any]) -> list[str]:

@@ -56,6 +56,10 @@ class SimulatedRecording:
         except KeyframeError:  # an operator's own policy that cannot be frozen: the recording goes without
             self._core = None
 
+    def fill_disk(self) -> None:
+        """As if nothing more could be written: what follows is a gap."""
+        self._recorder.pause("the disk is full (injected)")
+
     def close(self) -> None:
         self._recorder.close("the simulation is over")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from engine.clock import ManualClock
 from engine.core.decisions import RequestAdmitted, RequestFinished, RequestPreempted, RequestRejected, StepPlanned
-from engine.core.events import Event, RequestArrived
+from engine.core.events import CancelCause, Event, RequestArrived, RequestCancelled, StepCompleted
 from engine.core.limits import Limits
 from engine.core.policies.interface import PolicyFactory
 from engine.core.policies.registry import make_policy
@@ -16,6 +16,7 @@ from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from replay.simulate.arrivals import Arrival
 from replay.simulate.executor import CountingExecutor
+from replay.simulate.injected import SimulatedFaults
 
 _SAMPLING = SamplingParams()
 Reader = Callable[[Entry], None]
@@ -31,7 +32,9 @@ class Simulation:
         executor: CountingExecutor,
         readers: Sequence[Reader],
         make_policy: PolicyFactory = make_policy,
+        inject: Sequence[str] = (),
     ) -> None:
+        """`inject` names faults, as `engine/injection.py` reads them."""
         self.core = Core(limits, make_policy)
         self.clock = ManualClock()
         self._arrivals = arrivals
@@ -40,6 +43,7 @@ class Simulation:
         self._num_arrived = 0
         self._num_entries = 0
         self._plan: StepPlanned | None = None
+        self.faults = SimulatedFaults(inject, self.clock) if inject else None
 
     def run(self, until_ns: int | None = None) -> None:
         """To the last end, or until the first step that ends at `until_ns` or later."""
@@ -53,11 +57,16 @@ class Simulation:
                 self._run_step(self._plan)
 
     def _run_step(self, plan: StepPlanned) -> None:
-        completed = self._executor.execute(plan)
-        self.clock.advance(completed.swap_ns + completed.execute_ns)
+        execute, faults = self._executor.execute, self.faults
+        event = execute(plan) if faults is None else faults.execute(plan, execute)
+        if isinstance(event, StepCompleted):
+            self.clock.advance(event.swap_ns + event.execute_ns)
         self._take_arrivals()
+        if faults is not None:
+            for request in faults.take_leaving():
+                self._handle(RequestCancelled(request, CancelCause.CLIENT))
         self._plan = None
-        self._handle(completed)
+        self._handle(event)
 
     def _take_arrivals(self) -> None:
         """All that came until now."""
