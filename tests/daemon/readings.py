@@ -7,7 +7,7 @@ import pytest
 from replay.__main__ import main
 from replay.export.command import FORMATS
 
-VIEWS = ([], ["--requests"], ["--request", "1"], ["--transcript"], ["--fsck"])
+VIEWS: tuple[list[str], ...] = ([], ["--requests"], ["--request", "1"], ["--transcript"], ["--fsck"])
 
 
 def read_in_every_way(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
