@@ -91,8 +91,8 @@ class Swapping:
 
     def check_invariants(self, requests: Iterable[Request]) -> None:
         """`requests` are all live ones. A swapped request has nothing on the device, and enough in the host pool."""
-        holders = [request for request in requests if request.host_blocks]
-        self.host.check_invariants([request.host_blocks for request in holders])
-        for request in holders:
-            assert not request.block_table, f"request {request.number} is in two places"
+        every = list(requests)
+        self.host.check_invariants([request.host_blocks for request in every if request.host_blocks])
+        for request in every:
             assert len(request.host_blocks) == -(-request.num_swapped_tokens // self._block_size)
+            assert not (request.host_blocks and request.block_table), f"request {request.number} is in two places"

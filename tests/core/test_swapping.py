@@ -61,6 +61,15 @@ def test_a_swapped_request_goes_on_without_a_prefill() -> None:
     assert num_host_blocks_free(story) == 4
 
 
+def test_who_has_come_back_lies_in_the_host_pool_no_more() -> None:
+    story = pressed_story()
+    story.completes()
+    b = story.core.requests[story.numbers["b"]]
+    assert (b.host_blocks, b.num_swapped_tokens) == ([0, 1], 4)
+    story.completes()
+    assert (b.host_blocks, b.num_swapped_tokens) == ([], 0)
+
+
 def test_what_the_prefix_cache_still_has_is_not_copied_back() -> None:
     story = pressed_story(enable_prefix_caching=True)
     story.completes()
