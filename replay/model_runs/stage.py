@@ -1,6 +1,6 @@
 """The recorded model on a stage: loaded once, performing one scenario after the other, each with an empty memory."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from engine.core.events import RequestArrived, StepCompleted
 from engine.core.limits import Limits
 from engine.execution.interface import Runner
 from recorder.header import Header
+from replay.divergence import EmittedToken
 from replay.execute import execute
 from replay.model_runs.alone import run_alone
 from replay.model_runs.open_model import OpenedRunner, OpenRunner, Overrides, open_recorded_model
@@ -26,6 +27,7 @@ class ModelStage:
         self._overrides = overrides
         self._open = open_runner or open_recorded_model
         self._opened: OpenedRunner | None = None
+        self._alone: dict[Hashable, list[Computed]] = {}
 
     def executor(self, limits: Limits) -> "ModelExecutor":
         return ModelExecutor(self._runner(limits))
@@ -33,7 +35,11 @@ class ModelStage:
     def alone(
         self, arrived: RequestArrived, contents: RequestContents, limits: Limits
     ) -> Generator[Computed, None, None]:
-        return run_alone(arrived, contents, limits, self._runner(limits))
+        """Computed once for a prompt, and told again as often as it is asked."""
+        key = (contents, arrived.sampling, arrived.max_output_tokens, limits)
+        if key not in self._alone:
+            self._alone[key] = list(run_alone(arrived, contents, limits, self._runner(limits)))
+        yield from (computed._replace(token=_of(computed, arrived.request)) for computed in self._alone[key])
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The answer's text; where no model gives one, its token ids."""
@@ -61,6 +67,10 @@ class ModelStage:
             return loaded.emptied(limits.num_kv_blocks, limits.block_size, limits.swap_space_blocks)
         self._opened = self._open(replace(self._header, limits=limits.to_dict()), self._overrides)
         return self._opened.runner
+
+
+def _of(computed: Computed, request: int) -> EmittedToken:
+    return computed.token._replace(request=request)
 
 
 class ModelExecutor:

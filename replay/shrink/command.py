@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         "seconds": round(shrunk.seconds, 3),
         "target": str(target),
     }
-    print(json.dumps(values, indent=2) if args.json else "\n".join(_lines(values)))
+    print(json.dumps(values, indent=2) if args.json else "\n".join(as_lines(values)))
     return FAILS
 
 
@@ -119,7 +119,8 @@ def _uncommon(limits: Limits) -> dict[str, Any]:
     return {name: value for name, value in limits.to_dict().items() if value != defaults[name]}
 
 
-def _lines(values: dict[str, Any]) -> Iterator[str]:
+def as_lines(values: dict[str, Any]) -> Iterator[str]:
+    """The report for people, of what --json gives."""
     before, after = values["before"], values["after"]
     sizes = ", ".join(f"{name.replace('_', ' ')} {before[name]:,} → {after[name]:,}" for name in before)
     yield f"shrink: {sizes}"

@@ -70,7 +70,7 @@ class Evidence:
     @classmethod
     def of_performed(cls, performed: Performed, stage: Stage | None) -> "Evidence":
         contents = None
-        if performed.prompts:
+        if performed.prompts or stage is not None:
             tokens = {step: [(row.request, row.token_id) for row in rows] for step, rows in performed.tokens.items()}
             contents = Contents(dict(performed.prompts), tokens)
         return cls(performed.header, performed.limits, performed.entries, contents, stage, performed.error)

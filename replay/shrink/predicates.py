@@ -7,11 +7,12 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from engine.core.decisions import FinishReason, StarvationSeen, ThrashingBegan
 from engine.core.errors import EngineError
+from engine.core.events import RequestArrived
 from engine.core.vocabulary import Entry
 from recorder.request_span import RequestSpan
 from replay.history import LifeHistory
@@ -37,16 +38,28 @@ class UnknownPredicate(EngineError):
 
 
 class Predicate(ABC):
-    """needs_model: tokens or bits decide it, so the model runs for it, and the vault is read."""
+    """
+    needs_model   tokens or bits decide it, so the model runs for it, and the vault is read
+    request       whom it asks about, by id or number; "": about all
+    """
 
     needs_model = False
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, request: str = "") -> None:
         self.text = text
+        self.request = request
 
     @abstractmethod
     def find(self, evidence: Evidence) -> Finding | None:
         """The first place where it holds; None where it does not. Deterministic, but for `diverges`."""
+
+    def of_request(self, request: int) -> "Predicate":
+        """The same about one request, where it can be asked so."""
+        return self
+
+    def may_concern(self, arrivals: Iterable[RequestArrived]) -> bool:
+        """Whether anybody whom it asks about is among them."""
+        return not self.request or any(_is_named(self.request, each.request, each.request_id) for each in arrivals)
 
     def holds(self, recording: Path | Sequence[Entry] | Evidence) -> bool:
         """Of any life of a recording on disk (a model is not opened for it), of entries, or of an evidence."""
@@ -130,14 +143,13 @@ _PLAIN = {"thrashing": _thrashing, "starvation": _starvation, "engine-dies": _di
 
 class _Above(Predicate):
     def __init__(self, text: str, name: str, bound: float, request: str) -> None:
-        super().__init__(text)
+        super().__init__(text, request)
         self._is_ttft = name == "ttft-above"
         self._bound = bound
-        self._request = request
 
     def find(self, evidence: Evidence) -> Finding | None:
         last_ns = evidence.timeline.last_ns or 0
-        for span in _spans(evidence, self._request):
+        for span in _spans(evidence, self.request):
             if not self._is_ttft and span.num_preemptions > self._bound:
                 return Finding(f"request {span.request} is preempted {span.num_preemptions} times", span.request)
             if self._is_ttft and (ttft_ms := _ttft_ms(span, last_ns)) > self._bound:
@@ -155,16 +167,15 @@ class _Output(Predicate):
     needs_model = True
 
     def __init__(self, text: str, wanted: str, request: str, *, is_wanted: bool) -> None:
-        super().__init__(text)
+        super().__init__(text, request)
         self._wanted = wanted
-        self._request = request
         self._is_wanted = is_wanted
 
     def find(self, evidence: Evidence) -> Finding | None:
         stage = evidence.stage
         if stage is None:
             raise UnknownPredicate(self.text, "it reads answers, so a model must be opened for it")
-        for span in _spans(evidence, self._request):
+        for span in _spans(evidence, self.request):
             if not self._is_wanted and span.outcome not in _WHOLE_ENDS:
                 continue
             contains = self._wanted in stage.text(evidence.outputs(span.request))
@@ -177,16 +188,15 @@ class _Output(Predicate):
 class _IsolationDiffers(Predicate):
     needs_model = True
 
-    def __init__(self, text: str, request: str) -> None:
-        super().__init__(text)
-        self._request = request
+    def of_request(self, request: int) -> Predicate:
+        return _IsolationDiffers(f"isolation-differs:{request}", str(request))
 
     def find(self, evidence: Evidence) -> Finding | None:
         stage, contents = evidence.stage, evidence.contents
         if stage is None or contents is None:
             raise UnknownPredicate(self.text, "it compares tokens, so it needs the vault and a model")
         history = LifeHistory(iter(evidence.entries), contents)
-        for span in _spans(evidence, self._request):
+        for span in _spans(evidence, self.request):
             request = history.requests[span.request]
             prompt = contents.prompts.get(span.request)
             if prompt is None or not request.tokens:
@@ -230,5 +240,9 @@ class _Expression(Predicate):
 def _spans(evidence: Evidence, request: str) -> Iterator[RequestSpan]:
     """Of all requests that were taken in, or of the one with this id or number."""
     for span in evidence.timeline.spans.values():
-        if not request or span.request_id == request or (request.isdecimal() and span.request == int(request)):
+        if not request or _is_named(request, span.request, span.request_id):
             yield span
+
+
+def _is_named(name: str, number: int, request_id: str) -> bool:
+    return request_id == name or (name.isdecimal() and number == int(name))

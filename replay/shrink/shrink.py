@@ -18,7 +18,7 @@ from replay.shrink.evidence import Evidence
 from replay.shrink.invariants import Finding
 from replay.shrink.predicates import parse
 from replay.shrink.scenario import Caller, Scenario, scenario_of
-from replay.shrink.trial import Setting, Tried
+from replay.shrink.trial import Setting, Trial, Tried
 from replay.shrink.workers import TimeOver, Workers
 from replay.shrink.written import with_limits, write_recording
 
@@ -53,11 +53,14 @@ def shrink(
     Returns None when the recording does not fail, performed again as it is.
     Raises CannotCompare, RecordingError, UnknownPredicate and what opening a model raises.
     """
-    with Workers(setting, num_jobs, time_limit_s) as workers:
-        found = _first_failing_life(path, setting, workers)
-        if found is None:
-            return None
-        scenario, tried = found
+    began = Trial(setting)
+    found = _first_failing_life(path, setting, began)
+    if found is None:
+        return None
+    scenario, tried = found
+    assert tried.finding is not None
+    about = parse(setting.predicate).of_request(tried.finding.request).text  # this failure, not any of its kind
+    with Workers(replace(setting, predicate=about), num_jobs, time_limit_s) as workers:
         shrinking = _Shrinking(scenario, workers)
         is_minimal = is_cut_short = False
         try:
@@ -73,7 +76,7 @@ def shrink(
         )
 
 
-def _first_failing_life(path: Path, setting: Setting, workers: Workers) -> tuple[Scenario, Tried] | None:
+def _first_failing_life(path: Path, setting: Setting, trial: Trial) -> tuple[Scenario, Tried] | None:
     refusals: list[CannotCompare] = []
     num_performed = 0
     for life in Run.open(path).lives:
@@ -86,8 +89,7 @@ def _first_failing_life(path: Path, setting: Setting, workers: Workers) -> tuple
         if setting.uses_model:
             scenario = _with_contents(scenario)
         num_performed += 1
-        tried = workers.own.attempt(scenario)
-        workers.num_tries += 1
+        tried = trial.attempt(scenario)
         if tried.finding is not None:
             return scenario, tried
     if not num_performed:

@@ -48,6 +48,12 @@ class Trial:
         self._predicate = parse(setting.predicate)
         self._stage: Stage | None = None
 
+    def fails(self, scenario: Scenario) -> bool:
+        """As `attempt`, and without performing it where nobody is in it whom the predicate asks about."""
+        if not self._predicate.may_concern(caller.arrived for caller in scenario.callers):
+            return False
+        return self.attempt(scenario).finding is not None
+
     def attempt(self, scenario: Scenario) -> Tried:
         scenario = replace(scenario, header=_header(scenario))
         core = recorded_core(scenario.header)

@@ -57,7 +57,7 @@ class Workers:
 
     def _tried(self, batch: Sequence[Scenario]) -> list[bool]:
         if self._pool is None:
-            return [self.own.attempt(scenario).finding is not None for scenario in batch]
+            return [self.own.fails(scenario) for scenario in batch]
         return list(self._pool.map(_fails, batch))
 
     def __enter__(self) -> "Workers":
@@ -79,4 +79,4 @@ def _begin(setting: Setting) -> None:
 
 def _fails(scenario: Scenario) -> bool:
     assert _trial is not None
-    return _trial.attempt(scenario).finding is not None
+    return _trial.fails(scenario)
