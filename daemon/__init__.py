@@ -12,6 +12,9 @@ In reading order:
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
     choices.py, answer.py, response_bodies.py, streaming.py   decisions and tokens → deltas → JSON → events
+    answer_stream.py      these under ids, from anywhere on
+    resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
+                          `resumable.py` one, `resume_journal.py` what the next daemon needs of them
     errors.py             what goes wrong for a client: status, message, code
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`

@@ -11,6 +11,7 @@ from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
 from daemon.middleware import error_middleware, key_middleware
 from daemon.probes import ProbeHandler
+from daemon.resumption import Resumption
 from daemon.service import Service
 
 CLOSE_SECONDS = 0.5  # for idle connections when the server ends
@@ -52,6 +53,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
         [
             web.post("/v1/completions", counted(generation.completions)),
             web.post("/v1/chat/completions", counted(generation.chat_completions)),
+            web.get("/v1/streams/{id}", counted(Resumption(service).get)),
             web.get("/v1/models", probes.models),
             web.get("/v1/models/{name:.+}", probes.model),
             web.get("/health", probes.health),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Call:
     """Requests are asked with `ask`, waited for with `accepted`, read with `take`, and always ended with `close`."""
 
-    def __init__(self, engine: "EngineClient") -> None:
+    def __init__(self, engine: "EngineClient", mailbox: Mailbox | None = None) -> None:
         self._engine = engine
-        self._mailbox = Mailbox()
+        self._mailbox = mailbox or Mailbox()
         self._read_early: list[tuple[int, Item]] = []
         self.requests: list[LiveRequest] = []
 

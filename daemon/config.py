@@ -203,6 +203,12 @@ class DaemonConfig:
     keep_alive_interval: float = _option(
         15.0, "SECONDS", values.seconds(0.05, 3600), "a comment is sent on a stream that was silent for so long"
     )
+    max_resume_s: float = _option(
+        300.0,
+        "SECONDS",
+        values.seconds(0, 86_400),
+        "at most so long a stream that asks for it is kept for its client to come back; 0: never",
+    )
     max_body_size: int = _option(32 * 1024 * 1024, "BYTES", values.byte_size, "larger request bodies get 413")
     inject: tuple[str, ...] = _option(
         (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"

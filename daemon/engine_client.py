@@ -6,6 +6,7 @@ notice only the pause (`handover.py`). It must not know HTTP or text.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from daemon import errors
@@ -59,6 +60,7 @@ class EngineClient:
         self.progress = Progress(clock)
         self.recorder = RecorderTotals()
         self.policy = ""
+        self.on_ready: Callable[[dict[str, Any]], None] = lambda info: None  # before any request is sent
         self._changed_to: ChangePolicy | None = None  # all changes so far as one: a new engine is told of it
         self._policy_changes: deque[tuple[ChangePolicy, asyncio.Future[None]]] = deque()  # not answered yet, in order
 
@@ -78,8 +80,15 @@ class EngineClient:
     def _max_num_queued(self) -> int:
         return int(self.supervisor.info["limits"]["max_num_queued_reqs"])
 
-    def open_call(self) -> Call:
-        return Call(self)
+    def open_call(self, mailbox: Mailbox | None = None) -> Call:
+        return Call(self, mailbox)
+
+    def take_over(self, arrive: Arrive, token_ids: list[int], num_hit_blocks: int, mailbox: Mailbox) -> LiveRequest:
+        """A request of a daemon before this one, before an engine is there: the first one goes on with it."""
+        request = self.live.add(arrive, 0, mailbox)
+        request.token_ids, request.num_hit_blocks = token_ids, num_hit_blocks
+        request.is_accepted, request.num_handovers = True, max(1, arrive.num_handovers)
+        return request
 
     def send_request(
         self,
@@ -193,6 +202,7 @@ class EngineClient:
             limits = Limits.from_dict(message.info["limits"])
             self.timeline.begin_engine(limits)
             self.policy = limits.scheduling_policy
+            self.on_ready(message.info)
             self.handover.announce(limits.block_size)
             self._restore_policy()
             self.handover.open()

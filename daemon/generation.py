@@ -13,6 +13,7 @@ from daemon.errors import ApiError
 from daemon.json_body import parse_object
 from daemon.openai_api import Question
 from daemon.request_ids import REQUEST_ID, request_id_was_given
+from daemon.resumption import Resumption, asks_for_the_rest
 from daemon.service import Service
 from daemon.turn import Turn
 
@@ -26,6 +27,7 @@ class GenerationHandler:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._resumption = Resumption(service)
         self._unknown_fields: set[str] = set()
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
@@ -35,6 +37,8 @@ class GenerationHandler:
         return await self._answer(request, is_chat=True)
 
     async def _answer(self, request: web.Request, *, is_chat: bool) -> web.StreamResponse:
+        if asks_for_the_rest(request):
+            return await self._resumption.answer(request)
         service = self._service
         service.engine.require_serving()
         vocab_size = service.text_model.vocab_size

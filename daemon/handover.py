@@ -19,9 +19,9 @@ came together with others; one that kills at its n-th token costs a few more, fo
 token to put the blame off, and tokens delivered never become fewer. Engines that are killed by anything else blame
 nobody, unless two deaths in a row find the same request alone and without a token of progress in between.
 
-An engine that dies without any request in its hands, or MAX_USELESS_DEATHS times in a row without a token for
-anybody, cannot be helped by leaving requests out: then the supervisor's count of quick deaths applies. It must not
-know processes or HTTP.
+An engine that dies without any request in its hands, or again after MAX_BLAMED_IN_A_ROW blames without a token for
+anybody in between, cannot be helped by leaving requests out: then the supervisor's count of quick deaths applies. It
+must not know processes or HTTP.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ from engine.core.events import CancelCause
 from engine.protocol import Arrive, Cancel, Message, Restarted
 
 MAX_LONE_DEATHS = 2
-MAX_USELESS_DEATHS = 6
+MAX_BLAMED_IN_A_ROW = 3
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class Handover:
         self._newcomers: deque[LiveRequest] = deque()  # no engine has had them
         self._is_telling_apart = False
         self._num_tokens_before = 0  # received from the engines before
-        self._num_useless_deaths = 0  # in a row
+        self._num_blamed_in_a_row = 0
         self._lost: list[LiveRequest] = []  # that the next engine must be told of
         self._blamed: list[LiveRequest] = []
         self.num_handed_over = 0
@@ -155,7 +155,7 @@ class Handover:
         held = [request for request in self._live.all() if request.is_sent]
         was_of_use = had_engine and self._live.num_tokens > self._num_tokens_before
         blamed = self._judge(held)
-        self._num_useless_deaths = 0 if was_of_use else self._num_useless_deaths + 1
+        self._num_blamed_in_a_row = len(blamed) + (0 if was_of_use else self._num_blamed_in_a_row)
         for request in held:
             request.is_sent = False
             request.num_handovers += 1
@@ -166,7 +166,7 @@ class Handover:
                 self._end(request, EngineLost())
         if held:
             log.error("the engine died with requests in its hands", num_requests=len(held), num_blamed=len(blamed))
-        return Aftermath(was_of_use, bool(held) and self._num_useless_deaths < MAX_USELESS_DEATHS)
+        return Aftermath(was_of_use, bool(held) and self._num_blamed_in_a_row < MAX_BLAMED_IN_A_ROW)
 
     def _judge(self, held: list[LiveRequest]) -> list[LiveRequest]:
         """Count the death for the suspects; those to blame."""

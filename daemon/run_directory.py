@@ -35,6 +35,13 @@ def make_run_directory(config: DaemonConfig, environment: Mapping[str, str], clo
     return run.resolve()
 
 
+def resume_directory(config: DaemonConfig, environment: Mapping[str, str]) -> Path:
+    """Where resumable streams are kept for the next daemon at this address, beside the runs; it need not exist."""
+    is_given = config.is_recording and bool(config.record_dir)
+    parent = Path(config.record_dir).expanduser() if is_given else default_record_directory(environment)
+    return parent / "resume" / f"{config.host.replace('/', '_')}-{config.port}"
+
+
 def default_record_directory(environment: Mapping[str, str]) -> Path:
     """The service's state directory under systemd, else the user's."""
     under_systemd = environment.get("STATE_DIRECTORY", "").split(":")[0]

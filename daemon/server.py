@@ -17,7 +17,8 @@ import structlog
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
 from daemon.reload import reload
-from daemon.run_directory import make_run_directory
+from daemon.resume_journal import open_journal
+from daemon.run_directory import make_run_directory, resume_directory
 from daemon.service import Service
 from daemon.supervisor import EngineGaveUp
 from engine.clock import Clock, SystemClock
@@ -51,6 +52,7 @@ async def serve(
     signals = _Signals()
     run_directory = make_run_directory(config, environment, clock)
     service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
+    _take_over_streams(service, config, environment)
     signals.on_hangup(lambda: reload(service, read_again))
     supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
     try:
@@ -66,7 +68,22 @@ async def serve(
         await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
         supervising.cancel()
         await asyncio.gather(supervising, return_exceptions=True)
+        await service.resumables.close()
         service.close()
+
+
+def _take_over_streams(service: Service, config: DaemonConfig, environment: Mapping[str, str]) -> None:
+    """Go on with the resumable streams of a daemon that served this address before; keep a journal of those to come."""
+    if not config.max_resume_s:
+        return
+    directory = resume_directory(config, environment)
+    if directory.exists():
+        journal = open_journal(directory, environment)
+        if journal is not None:
+            num_streams = service.resumables.restore(journal)
+            log.info("streams taken over", num_streams=num_streams)
+    else:
+        service.resumables.open_journal = lambda: open_journal(directory, environment)
 
 
 class _Signals:

@@ -11,6 +11,7 @@ from daemon.config import DaemonConfig
 from daemon.engine_client import EngineClient
 from daemon.errors import unavailable
 from daemon.prompt_encoder import PromptEncoder
+from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -38,6 +39,8 @@ class Service:
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
         self.clock = clock
         self.engine = EngineClient(engine_config, clock, engine_module)
+        self.resumables = Resumables(self.engine, clock)
+        self.engine.on_ready = lambda info: self.resumables.compare_numerics(info.get("numerics_class", ""))
         self.served_names = config.served_model_name or (source.name,)
         self.created = clock.wall_ns() // 1_000_000_000
         self.version = version("reprise")

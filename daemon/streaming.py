@@ -1,10 +1,10 @@
-"""Server-sent events: one `data:` line of JSON per event, a comment when nothing comes, `[DONE]` at the end, always.
+"""Server-sent events: `id:` where there is one, one `data:` line of JSON; a comment when nothing comes; `[DONE]`.
 
 A write waits while the client reads slowly, and raises when it has gone. It must not know what the events say.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -36,9 +36,12 @@ class EventStream:
         await response.prepare(request)
         return cls(response)
 
-    async def send(self, bodies: Iterable[Mapping[str, Any]]) -> None:
+    async def send(self, bodies: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> None:
         """Several events in one write: a client that reads slowly gets what gathered meanwhile."""
-        data = b"".join([encode_event(body) for body in bodies])
+        encoded = [encode_event(body) for body in bodies]
+        if ids:
+            encoded = [b"id: %b\n%b" % (each.encode(), event) for each, event in zip(ids, encoded, strict=True)]
+        data = b"".join(encoded)
         if data:
             await self._response.write(data)
 

@@ -27,6 +27,7 @@ ENGINE_MODULE = "engine.process"
 MAX_QUICK_DEATHS = 3
 QUICK_DEATH_NS = 10_000_000_000  # an engine that was ready for less has died quickly
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
+EXPLAINED_PAUSE_SECONDS = 1.0  # while requests are told apart: their clients wait
 LAST_WORDS_SECONDS = 1.0  # between the end of the process and the end of what it had sent
 EXIT_SECONDS = 3.0  # between the end of the socket and the end of the process, before it is killed
 
@@ -210,7 +211,8 @@ class Supervisor:
     async def _pause(self, num_quick_deaths: int) -> None:
         if num_quick_deaths == 0:
             return
-        seconds = min(FIRST_PAUSE_SECONDS * 2 ** (num_quick_deaths - 1), MAX_PAUSE_SECONDS)
+        longest = EXPLAINED_PAUSE_SECONDS if self._aftermath.is_explained else MAX_PAUSE_SECONDS
+        seconds = min(FIRST_PAUSE_SECONDS * 2 ** (num_quick_deaths - 1), longest)
         try:
             async with asyncio.timeout(seconds):
                 await self._stop_requested.wait()

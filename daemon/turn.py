@@ -5,12 +5,14 @@ event. However it ends, the engine is told, and one line is logged.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import structlog
 from aiohttp import web
 
 from daemon import errors, openai_api
 from daemon.answer import Answer, Delta
+from daemon.answer_stream import AnswerStream
 from daemon.call import Call
 from daemon.choices import Choices
 from daemon.errors import ApiError
@@ -18,6 +20,8 @@ from daemon.middleware import CALLER
 from daemon.openai_api import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
 from daemon.response_bodies import ResponseBodies, usage
+from daemon.resumable import AnswerLog, Resumable, Telling
+from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
 from daemon.streaming import EventStream
 from daemon.urgency import Urgency
@@ -47,6 +51,7 @@ class Turn:
         self._request_id = request[REQUEST_ID]
         self._seed = question.seed if question.seed is not None else service.next_seed()
         self._outcome = "cancelled"  # until it is known better
+        self._resume_seconds = 0.0
         self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error, self._request_id)
         self._bodies = ResponseBodies(
             id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
@@ -60,11 +65,18 @@ class Turn:
         )
 
     async def answer(self) -> web.StreamResponse:
-        call = self._service.engine.open_call()
+        is_one_stream = self._question.stream and len(self._prompts) == 1
+        max_seconds = self._service.config.max_resume_s
+        self._resume_seconds = seconds_asked(self._request, max_seconds, is_one_stream=is_one_stream)
+        answers = AnswerLog() if self._resume_seconds else None
+        call = self._service.engine.open_call(answers)
+        resumable: Resumable | None = None
         try:
             for prompt in self._prompts:
                 self._ask(call, prompt)
             await call.accepted()
+            if answers is not None:
+                resumable = await self._open_resumable(call, answers)
             if self._question.stream:
                 return await self._stream(call)
             return await self._whole(call)
@@ -72,8 +84,20 @@ class Turn:
             self._outcome = error.code or "error"
             raise
         finally:
-            call.close()
+            if resumable is None:
+                call.close()
+            else:
+                self._service.resumables.detach(resumable)
             self._log_end()
+
+    async def _open_resumable(self, call: Call, answers: AnswerLog) -> Resumable:
+        """From now on a broken connection ends nothing: the client may come back."""
+        tenant = self._request[CALLER].tenant
+        telling = Telling(self._bodies, self._answer_settings(), dict(self._headers()))
+        resumables = self._service.resumables
+        resumable = await resumables.open(self._request_id, tenant, self._resume_seconds, telling, answers, call)
+        await resumables.attach(resumable)
+        return resumable
 
     def _ask(self, call: Call, prompt: tuple[int, ...]) -> None:
         question = self._question
@@ -142,38 +166,28 @@ class Turn:
         return await stream.end()
 
     async def _stream_choices(self, call: Call, stream: EventStream) -> None:
-        await stream.send(self._bodies.opening_chunks(len(self._prompts)))
-        reasons: set[str] = set()
-        while not self._choices.are_finished:
-            items = await call.take(self._service.config.keep_alive_interval)
-            if not items:
-                await stream.keep_alive()
-            chunks = []
-            try:
-                for index, item in items:
-                    step = self._choices.take(index, item)
-                    if step is not None:
-                        chunks.append(self._bodies.chunk(index, *step))
-                        reasons |= {step[1]} if step[1] else set()
-            finally:
-                await stream.send(chunks)  # also what came before an end that is no answer
-        if self._question.include_usage:
-            await stream.send([self._bodies.usage_chunk(usage(list(self._choices.finished.values())))])
-        self._outcome = ",".join(sorted(reasons))
+        keep_alive_seconds = self._service.config.keep_alive_interval
+        answer = AnswerStream(self._bodies, self._choices, len(self._prompts), keep_alive_seconds)
+        self._outcome = ",".join(sorted(await answer.write(call.take, stream)))
 
     def _new_answer(self) -> Answer:
+        return Answer(self._service.text_model, **self._answer_settings())
+
+    def _answer_settings(self) -> dict[str, Any]:
         question = self._question
-        return Answer(
-            self._service.text_model,
-            stop_strings=question.stop_strings,
-            min_tokens=question.sampling.min_tokens,
-            wants_logprobs=question.num_logprobs >= 0,
-            tells_each_token=question.return_token_ids,
-            follows_text=not question.is_chat,
-        )
+        return {
+            "stop_strings": question.stop_strings,
+            "min_tokens": question.sampling.min_tokens,
+            "wants_logprobs": question.num_logprobs >= 0,
+            "tells_each_token": question.return_token_ids,
+            "follows_text": not question.is_chat,
+        }
 
     def _headers(self) -> Mapping[str, str]:
-        return {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}
+        headers = {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}
+        if self._resume_seconds:
+            headers[RESUME_HEADER] = f"{self._resume_seconds:g}"
+        return headers
 
     def _log_end(self) -> None:
         log.info(

@@ -1,6 +1,6 @@
 """Who is handed over together, who alone, and who is blamed: the rule, on engines that are only told of."""
 
-from daemon.handover import MAX_USELESS_DEATHS, Handover
+from daemon.handover import MAX_BLAMED_IN_A_ROW, Handover
 from daemon.live_requests import LiveRequest, LiveRequests
 from daemon.mailbox import Mailbox
 from engine.core.contents import RequestContents, TokenOutput
@@ -172,8 +172,7 @@ def test_a_cancel_that_the_engine_took_along_is_told_to_the_next() -> None:
 def test_what_no_request_explains_counts_against_the_engine() -> None:
     engines = Engines()
     assert engines.kill()
-    engines.arrives("a")
-    for _ in range(MAX_USELESS_DEATHS - 2):
+    for number in range(MAX_BLAMED_IN_A_ROW):
+        engines.arrives(f"poison-{number}")
         assert not engines.kill()
-        engines.arrives(f"{len(engines.requests)}")
-    assert engines.kill()
+        assert engines.kill() == (number == MAX_BLAMED_IN_A_ROW - 1)

@@ -80,8 +80,8 @@ class DaemonProcess:
 
     @property
     def recording(self) -> Path:
-        """The folder of the newest run; the vaults' keys lie in one beside them."""
-        runs = [folder for folder in self.record_dir.iterdir() if folder.name != "keys"]
+        """The folder of the newest run; vaults' keys and resumable streams lie beside them."""
+        runs = [folder for folder in self.record_dir.iterdir() if folder.name not in ("keys", "resume")]
         return max(runs, key=lambda folder: folder.stat().st_ctime_ns)
 
     def start(self) -> None:
