@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow lint soak mutants bench clean
+.PHONY: install serve test test-slow lint soak mutants zoo bench clean
 
 install: $(STAMP)
 
@@ -37,6 +37,9 @@ soak: $(STAMP)  ## random runs of the whole scheduler, seed after seed; ARGS="co
 
 mutants: $(STAMP)  ## seeded mistakes in the scheduler, its cache and swapping, and which test notices each: 25 minutes
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+zoo: $(STAMP)  ## planted interaction bugs: met under load, found, repeated, made small; ten minutes on two quiet cores
+	$(BIN)/python -m tests.zoo $(ARGS)
 
 bench: $(STAMP)  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench $(ARGS)
