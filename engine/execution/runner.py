@@ -4,6 +4,7 @@ It follows the core's decisions to the letter and decides nothing. It is called 
 """
 
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -30,6 +31,8 @@ from engine.execution.kv_watch import Filled, KVWatch
 from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
 from kernels.backend import Backend, Floats
+
+_FLOAT = struct.Struct("<f")
 
 
 class ModelRunner:
@@ -187,9 +190,9 @@ class ModelRunner:
 
 def hidden_digest(hidden: Floats) -> int:
     """64-bit digest of a final hidden row (the head's input), over its float32 bytes."""
-    return int.from_bytes(hashlib.blake2b(hidden.tobytes(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(hidden.data, digest_size=8).digest(), "little")
 
 
 def _bits(logprob: float) -> int:
     """The float32's bits as u32."""
-    return int(np.float32(logprob).view(np.uint32))
+    return int.from_bytes(_FLOAT.pack(logprob), "little")

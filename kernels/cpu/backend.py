@@ -162,31 +162,26 @@ class CpuBackend:
             len(batch.context_lengths),
             num_logits,
             batch.block_tables.shape[1],
-            batch.token_ids.ctypes.data,
-            batch.positions.ctypes.data,
-            batch.slot_mapping.ctypes.data,
-            batch.query_starts.ctypes.data,
-            batch.block_tables.ctypes.data,
-            batch.logit_rows.ctypes.data,
-            keys.ctypes.data,
-            values.ctypes.data,
+            _address(batch.token_ids),
+            _address(batch.positions),
+            _address(batch.slot_mapping),
+            _address(batch.query_starts),
+            _address(batch.block_tables),
+            _address(batch.logit_rows),
+            _address(keys),
+            _address(values),
             keys.strides[0] // keys.itemsize,
             keys.shape[3],
             self.kv_dtype.itemsize == 2,
         )
-        step_output = native.StepOutput(
-            hidden.ctypes.data, logits.ctypes.data, self._statistics.ctypes.data, logits.shape[1]
-        )
+        step_output = native.StepOutput(_address(hidden), _address(logits), _address(self._statistics), logits.shape[1])
         return step_input, step_output, StepOutput(hidden, lambda: logits[:, : self.vocab_size])
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         """Raises MemoryError."""
         assert self._decoder is not None, "nothing is loaded"
         assert len(rows) == self._num_logits, f"{self._num_logits} rows of logits, {len(rows)} to draw"
-        logits = native.LogitRows(
-            self._logits.ctypes.data, self._logits.shape[1], self.vocab_size, self._statistics.ctypes.data
-        )
-        return self._draw_call.draw(self._decoder, logits, rows)
+        return self._draw_call.draw(self._decoder, self._logit_rows, rows)
 
     def _outputs(self, num_logits: int) -> tuple[Floats, Floats]:
         """Room for so many rows, kept from step to step: fresh pages for each would cost more than writing them."""
@@ -195,6 +190,9 @@ class CpuBackend:
             self._hidden = memory.zeros((num_logits, self.shape.hidden_size), np.float32)
             self._logits = memory.zeros((num_logits, stride), np.float32)
             self._statistics = np.zeros((num_logits, _STATISTICS_BYTES), dtype=np.uint8)
+            self._logit_rows = native.LogitRows(
+                _address(self._logits), stride, self.vocab_size, _address(self._statistics)
+            )
         return self._hidden[:num_logits], self._logits[:num_logits]
 
     def numerics(self) -> dict[str, str]:
@@ -239,3 +237,9 @@ def unsupported_reason(shape: DecoderShape) -> str | None:
     if shape.head_dim % _LANES:
         return f"heads of {shape.head_dim} dimensions: the CPU library needs a multiple of {_LANES}"
     return None
+
+
+def _address(array: "np.ndarray[Any, Any]") -> int:
+    """Of its first number. `array.ctypes` runs much Python to say it, and between two steps all code is cold."""
+    address: int = array.__array_interface__["data"][0]
+    return address
