@@ -232,10 +232,10 @@ class EngineClient:
         else:
             answer.set_exception(refusal)
 
-    def _on_death(self) -> Aftermath:
+    def _on_death(self, was_killed: bool) -> Aftermath:
         while self._policy_changes:
             self._answer_policy_change(EngineError("the engine died before it changed its policy"))
         self.recorder.begin_next()
-        aftermath = self.handover.died()
+        aftermath = self.handover.died(was_killed=was_killed)
         self.progress.note_work(len(self.live))
         return aftermath

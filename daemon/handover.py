@@ -7,17 +7,18 @@ rule goes by what came back instead:
 
 - A request is *proven* in an engine once that engine has given a token for it (beyond those it was handed over with).
 - At a death, those that the engine had and that were not proven in it are the suspects; all that it had, when every
-  one was proven. A suspect's deaths are counted until an engine proves it.
-- After a death all are handed over together, but for those that were suspects at two deaths in a row, or the only one
-  at one: these follow one at a time, each when all before it are proven or have ended, the least suspicious first.
-  Until the last of them is proven new requests wait here.
-- Who was the only suspect at MAX_LONE_DEATHS deaths since it was last proven is *blamed*: it ends with an error,
-  alone, and its segments are pinned (`Incident.REQUEST_KILLS_ENGINE`).
+  one was proven. A death weighs 2 against each suspect, and 1 where the engine was killed by SIGKILL: that comes from
+  outside, or from a lack of memory. The weights are summed until an engine proves the request.
+- After a death all are handed over together, but for those with a sum of MAX_TOGETHER, or of 2 from deaths at which
+  they were the only suspect: these follow one at a time, each when all before it are proven or have ended, the least
+  suspicious first. Until the last of them is proven new requests wait here.
+- Who has a sum of MAX_ALONE from deaths at which it was the only suspect is *blamed*: it ends with an error, alone,
+  and its segments are pinned (`Incident.REQUEST_KILLS_ENGINE`).
 
-So a request that kills at once costs two restarts when it runs alone or beside streams, and one or two more when it
-came together with others; one that kills at its n-th token costs a few more, for each restart must deliver a new
-token to put the blame off, and tokens delivered never become fewer. Engines that are killed by anything else blame
-nobody, unless two deaths in a row find the same request alone and without a token of progress in between.
+So a request on which the engine crashes at once costs two restarts when it runs alone or beside streams, and one or two
+more when it came together with others; one that kills at its n-th token costs a few more, for each restart must
+deliver a new token to put the blame off, and tokens delivered never become fewer. Engines that are killed from outside
+blame nobody, unless four kills, with no token of progress in between, find the same request alone.
 
 An engine that dies without any request in its hands, or again after MAX_BLAMED_IN_A_ROW blames without a token for
 anybody in between, cannot be helped by leaving requests out: then the supervisor's count of quick deaths applies. It
@@ -35,7 +36,7 @@ from daemon.mailbox import Blamed, EngineLost
 from engine.core.events import CancelCause
 from engine.protocol import Arrive, Cancel, Message, Restarted
 
-MAX_LONE_DEATHS = 2
+MAX_TOGETHER, MAX_ALONE = 4, 4  # weights: two crashes, or four kills
 MAX_BLAMED_IN_A_ROW = 3
 
 log = structlog.get_logger(__name__)
@@ -123,7 +124,7 @@ class Handover:
         self._is_open = True
         together = [request for request in self._live.all() if request.num_handovers and not _is_suspicious(request)]
         alone = [request for request in self._live.all() if request.num_handovers and _is_suspicious(request)]
-        alone.sort(key=lambda request: (request.num_lone_deaths, request.num_deaths, request.number))
+        alone.sort(key=lambda request: (request.lone_suspicion, request.suspicion, request.number))
         self._suspects = deque(alone)
         self._is_telling_apart = bool(alone)
         self._num_tokens_before = self._live.num_tokens
@@ -149,12 +150,12 @@ class Handover:
         self._is_telling_apart = False
         self._release_newcomers()
 
-    def died(self) -> Aftermath:
-        """The engine is gone: who is suspected, who is blamed; everybody else waits for the next one."""
+    def died(self, *, was_killed: bool = False) -> Aftermath:
+        """The engine is gone, by SIGKILL or not: who is suspected, who is blamed; all others wait for the next one."""
         had_engine, self._is_open = self._is_open, False
         held = [request for request in self._live.all() if request.is_sent]
         was_of_use = had_engine and self._live.num_tokens > self._num_tokens_before
-        blamed = self._judge(held)
+        blamed = self._judge(held, 1 if was_killed else 2)
         self._num_blamed_in_a_row = len(blamed) + (0 if was_of_use else self._num_blamed_in_a_row)
         for request in held:
             request.is_sent = False
@@ -168,16 +169,16 @@ class Handover:
             log.error("the engine died with requests in its hands", num_requests=len(held), num_blamed=len(blamed))
         return Aftermath(was_of_use, bool(held) and self._num_blamed_in_a_row < MAX_BLAMED_IN_A_ROW)
 
-    def _judge(self, held: list[LiveRequest]) -> list[LiveRequest]:
-        """Count the death for the suspects; those to blame."""
+    def _judge(self, held: list[LiveRequest], weight: int) -> list[LiveRequest]:
+        """Hold the death against the suspects; those to blame."""
         suspects = [request for request in held if not request.is_proven] or held
         for request in held:
             if request.is_proven:
-                request.num_deaths = request.num_lone_deaths = 0
+                request.suspicion = request.lone_suspicion = 0
         for request in suspects:
-            request.num_deaths += 1
-            request.num_lone_deaths += len(suspects) == 1
-        return [request for request in suspects if request.num_lone_deaths >= MAX_LONE_DEATHS]
+            request.suspicion += weight
+            request.lone_suspicion += weight * (len(suspects) == 1)
+        return [request for request in suspects if request.lone_suspicion >= MAX_ALONE]
 
     def _end(self, request: LiveRequest, item: Blamed | EngineLost) -> None:
         self._lost.append(request)
@@ -210,4 +211,4 @@ class Handover:
 
 
 def _is_suspicious(request: LiveRequest) -> bool:
-    return request.num_deaths >= 2 or request.num_lone_deaths >= 1
+    return request.suspicion >= MAX_TOGETHER or request.lone_suspicion >= 2

@@ -27,7 +27,8 @@ class LiveRequest:
     num_hit_blocks   of its first admission; -1 before
     num_handovers    engines that held it and died
     num_when_sent    tokens received when the engine that has it got it
-    num_deaths       in a row at which the engine had it and had given nothing for it; num_lone_deaths: for it alone
+    suspicion        weight of the deaths since an engine last gave a token for it; lone_suspicion: of those for which
+                     no other request can have been the cause
     """
 
     arrive: Arrive
@@ -41,8 +42,8 @@ class LiveRequest:
     num_hit_blocks: int = -1
     num_handovers: int = 0
     num_when_sent: int = 0
-    num_deaths: int = 0
-    num_lone_deaths: int = 0
+    suspicion: int = 0
+    lone_suspicion: int = 0
 
     @property
     def number(self) -> int:

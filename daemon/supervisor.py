@@ -8,6 +8,7 @@ It must not know requests: who holds them is told by `on_death`, and tells the n
 """
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
 from enum import StrEnum
@@ -50,7 +51,7 @@ class Supervisor:
     """`run` keeps one engine alive until `stop`; raises EngineGaveUp when that cannot be done.
 
     on_message   every message of the engine but Failed
-    on_death     called once per engine that is gone; what its end says
+    on_death     called once per engine that is gone, with whether SIGKILL ended it; what its end says
     on_end       called when no engine will follow
     engine_module  run with `python -m`; speaks engine/protocol.py on the socket it is given
     started      an engine process runs, or cannot be started
@@ -62,7 +63,7 @@ class Supervisor:
         config: EngineConfig,
         clock: Clock,
         on_message: Callable[[Message], None],
-        on_death: Callable[[], Aftermath],
+        on_death: Callable[[bool], Aftermath],
         on_end: Callable[[], None],
         engine_module: str = ENGINE_MODULE,
     ) -> None:
@@ -158,7 +159,8 @@ class Supervisor:
                 lambda: EngineConnection(lambda message: self._take(message, started_ns)), sock=ours
             )
             await self._until_gone(child, self._connection)
-            self._end_life()
+            await child.exits_within(EXIT_SECONDS)
+            self._end_life(child.exit_code == -signal.SIGKILL)
         finally:
             if self._connection is not None:
                 self._connection.close()
@@ -179,11 +181,11 @@ class Supervisor:
         if closed.done() and (error := closed.result()):
             log.error("the engine sent what cannot be read", error=str(error))
 
-    def _end_life(self) -> None:
+    def _end_life(self, was_killed: bool) -> None:
         self._death_ns = self._clock.now_ns()
         if not self._stop_requested.is_set():
             self.state = EngineState.RESTARTING
-        self._aftermath = self._on_death()
+        self._aftermath = self._on_death(was_killed)
 
     def _take(self, message: Message, started_ns: int) -> None:
         if isinstance(message, Ready):

@@ -42,9 +42,9 @@ class Engines:
         self.live.apply(Handled(Entry(0, 0, STEP, (finished,)), ()))
         self.handover.go_on()
 
-    def kill(self) -> bool:
+    def kill(self, *, from_outside: bool = False) -> bool:
         """Whether the death counts against the engine itself."""
-        aftermath = self.handover.died()
+        aftermath = self.handover.died(was_killed=from_outside)
         self.sent.clear()
         self._begin()
         return not (aftermath.was_of_use or aftermath.is_explained)
@@ -176,3 +176,19 @@ def test_what_no_request_explains_counts_against_the_engine() -> None:
         engines.arrives(f"poison-{number}")
         assert not engines.kill()
         assert engines.kill() == (number == MAX_BLAMED_IN_A_ROW - 1)
+
+
+def test_a_kill_from_outside_weighs_half_a_crash() -> None:
+    engines = Engines("a")
+    for _ in range(3):
+        assert not engines.kill(from_outside=True)
+        assert engines.arrivals == ["a"]
+    engines.kill(from_outside=True)
+    assert engines.ended == ["a"]
+
+
+def test_after_three_kills_in_a_row_all_are_still_handed_over_together() -> None:
+    engines = Engines("a", "b")
+    for _ in range(3):
+        engines.kill(from_outside=True)
+        assert engines.arrivals == ["a", "b"]
