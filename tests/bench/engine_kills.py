@@ -86,6 +86,9 @@ def main() -> int:
                 served.append(asyncio.run(serve(daemon, requests, num_kills)))
         checked = reprise("check", daemon.recording)
     quiet, disturbed = served
+    for answer in disturbed.answers:
+        if isinstance(answer, dict):
+            print(f"failed: {answer['code']}: {answer['message']}")
     num_failed = sum(isinstance(answer, dict) for answer in disturbed.answers)
     num_different = sum(left != right for left, right in zip(quiet.answers, disturbed.answers, strict=True))
     print(f"{len(requests)} requests, {disturbed.num_kills} kills: {num_failed} failed, {num_different} differ")
