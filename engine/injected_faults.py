@@ -39,7 +39,8 @@ class EngineEffects:
 
 def inject_into(runner: Runner, texts: Sequence[str], effects: EngineEffects) -> None:
     """From now on the runner's steps go wrong as `texts` say. Raises UnknownInjection."""
-    injector = Injector([parse_injection(text) for text in texts], effects)
+    injections = [parse_injection(part) for text in texts for part in text.split(",")]
+    injector = Injector(injections, effects)
     execute = runner.execute
     log.warning("faults are injected", inject=list(texts))
 
