@@ -421,3 +421,14 @@ def test_a_name_is_free_again_when_its_request_has_ended() -> None:
     story.completes()
     story.arrives("third", prompt=2, output=1, request_id="name")
     assert story.told(story.decisions[0]).startswith("admitted third")
+
+
+def test_a_failed_step_takes_all_of_its_requests_with_it() -> None:
+    story = Story()
+    for name in "abc":
+        story.arrives(name, prompt=2)
+    story.completes()
+    story.fails()
+    ended = [story.told(decision) for decision in story.decisions]
+    assert ended == [line for line in ended if line.startswith("finished")]
+    assert [line.split()[1] for line in ended] == ["a:", "b:", "c:"]
