@@ -49,7 +49,7 @@ class Load:
             if rng.randrange(4):
                 now_ns += int(rng.uniform(0, self.gap_ms) * MS)
             shared = rng.choice(prefixes) if rng.randrange(100) < self.sharing else ()
-            prompt = shared + _tokens(rng, rng.randint(*self.prompt))
+            prompt = shared + _tokens(rng, rng.randint(*self.prompt)) or _tokens(rng, 1)  # nobody asks with nothing
             arrive = self._arrive(rng, number, now_ns, prompt)
             messages.append((now_ns, arrive))
             number += 1

@@ -1,0 +1,69 @@
+"""The zoo's bugs can be planted in the code as it is, and the tools find two of them; `make zoo` shows all."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.killing import copied_tree
+from tests.zoo.__main__ import examined, is_good, mended
+from tests.zoo.bugs import BUGS, Bug
+from tests.zoo.serving import serve
+from tests.zoo.stories import STORIES
+from tests.zoo.tiny_model import write_tiny_model
+from tests.zoo.trees import planted
+
+
+@pytest.fixture(scope="module")
+def tree() -> Iterator[Path]:
+    with copied_tree() as tree:
+        yield tree
+
+
+def bug_named(name: str) -> Bug:
+    return next(bug for bug in BUGS if bug.name == name)
+
+
+def test_every_bug_can_be_planted_in_the_code_as_it_is_and_leaves_no_trace(tree: Path) -> None:
+    assert len(BUGS) >= 12
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    for bug in BUGS:
+        before = {mutation.file: (tree / mutation.file).read_text("utf-8") for mutation in bug.patch}
+        with planted(bug, tree):
+            for file, text in before.items():
+                changed = (tree / file).read_text("utf-8")
+                assert changed != text
+                ast.parse(changed)
+        assert before == {file: (tree / file).read_text("utf-8") for file in before}
+
+
+def test_every_story_is_of_a_bug() -> None:
+    assert {path.stem for path in STORIES.glob("*.md")} <= {bug.name for bug in BUGS}
+
+
+def test_a_load_is_the_same_in_each_run(tmp_path: Path) -> None:
+    load = bug_named("over-admission").load
+    first = serve(tmp_path / "one", load.messages(3), load.limits, None)
+    again = serve(tmp_path / "two", load.messages(3), load.limits, None)
+    assert [path.stat().st_size for path in first.glob("*.rps")] == [
+        path.stat().st_size for path in again.glob("*.rps")
+    ]
+
+
+@pytest.mark.parametrize("name", ["over-admission", "off-by-one-at-a-block-boundary"])
+def test_a_bug_is_met_found_repeated_and_made_small(name: str, tree: Path, tmp_path: Path) -> None:
+    bug = bug_named(name)
+    model = write_tiny_model(tmp_path / "tiny-model")
+    values = examined(bug, tree, tmp_path / name, model, 4, 2)
+    assert is_good(values), values
+    assert values["shrunk"]["after"]["requests"] <= 2
+    assert mended(bug, tree, tmp_path / name).code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_each_bug_is_met_found_repeated_and_made_small(bug: Bug, tree: Path, tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny-model")
+    assert is_good(examined(bug, tree, tmp_path / bug.name, model, 20, 20))
