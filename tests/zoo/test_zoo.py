@@ -14,6 +14,8 @@ from tests.zoo.stories import STORIES
 from tests.zoo.tiny_model import write_tiny_model
 from tests.zoo.trees import planted
 
+NUM_SEEDS = 6  # the last of them meets the rarer of the two
+
 
 @pytest.fixture(scope="module")
 def tree() -> Iterator[Path]:
@@ -38,8 +40,8 @@ def test_every_bug_can_be_planted_in_the_code_as_it_is_and_leaves_no_trace(tree:
         assert before == {file: (tree / file).read_text("utf-8") for file in before}
 
 
-def test_every_story_is_of_a_bug() -> None:
-    assert {path.stem for path in STORIES.glob("*.md")} <= {bug.name for bug in BUGS}
+def test_every_bug_has_its_story() -> None:
+    assert {path.stem for path in STORIES.glob("*.md")} == {bug.name for bug in BUGS}
 
 
 def test_a_load_is_the_same_in_each_run(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_a_load_is_the_same_in_each_run(tmp_path: Path) -> None:
 def test_a_bug_is_met_found_repeated_and_made_small(name: str, tree: Path, tmp_path: Path) -> None:
     bug = bug_named(name)
     model = write_tiny_model(tmp_path / "tiny-model")
-    values = examined(bug, tree, tmp_path / name, model, 4, 2)
+    values = examined(bug, tree, tmp_path / name, model, NUM_SEEDS, 2)
     assert is_good(values), values
     assert values["shrunk"]["after"]["requests"] <= 2
     assert mended(bug, tree, tmp_path / name).code == 1
