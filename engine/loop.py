@@ -208,6 +208,7 @@ class EngineLoop:
             len(contents.output_token_ids),
             arrive.num_handovers,
             arrive.num_cached_tokens,
+            arrive.trace_context,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:

@@ -40,6 +40,7 @@ class Arrive(NamedTuple):
     deadline_ns: int = 0
     num_handovers: int = 0
     num_cached_tokens: int = -1
+    trace_context: str = ""
 
 
 class Cancel(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.core.limits import Limits
 from recorder.request_span import RequestSpan
+from recorder.spans.request_values import request_values as request_values
 from recorder.timeline import Timeline
 from recorder.totals import Totals
 from replay.lives import Run
@@ -92,27 +93,6 @@ def quantiles(nanoseconds: Sequence[float | None], ranks: Sequence[int] = (50, 9
     return {f"p{rank}": values[max(0, -(-len(values) * rank // 100) - 1)] / 1e6 for rank in ranks}
 
 
-def request_values(span: RequestSpan) -> dict[str, Any]:
-    """One request in plain values, times in milliseconds."""
-    return {
-        "request": span.request,
-        "request_id": span.request_id,
-        "num_prompt_tokens": span.num_prompt_tokens,
-        "num_output_tokens": span.num_output_tokens,
-        "num_cached_tokens": max(0, span.num_cached_tokens),
-        "num_preemptions": span.num_preemptions,
-        "num_swaps": span.num_swaps,
-        "num_handovers": span.num_handovers,
-        "num_prefill_chunks": span.num_prefill_chunks,
-        "queue_ms": _ms(span.queue_ns),
-        "ttft_ms": _ms(span.ttft_ns),
-        "tpot_ms": _ms(span.tpot_ns),
-        "e2e_ms": _ms(span.e2e_ns),
-        "deferred_ms": {reason: nanoseconds / 1e6 for reason, nanoseconds in span.deferred_ns.items()},
-        "outcome": str(span.outcome),
-    }
-
-
 def request_line(span: RequestSpan) -> str:
     """One request as a row under REQUEST_HEADING."""
     name = span.request_id if len(span.request_id) <= _ID_COLUMNS else span.request_id[: _ID_COLUMNS - 1] + "…"
@@ -122,10 +102,6 @@ def request_line(span: RequestSpan) -> str:
         f"{max(0, span.num_cached_tokens):>6} {span.num_preemptions:>9} {_column(span.queue_ns, 10)} "
         f"{_column(span.ttft_ns, 10)} {_column(span.tpot_ns, 9)} {_column(span.e2e_ns, 11)} {outcome}"
     )
-
-
-def _ms(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e6
 
 
 def _column(nanoseconds: float | None, width: int) -> str:

@@ -59,6 +59,7 @@ class RequestArrived(NamedTuple):
     num_handovers     engines that held it before and died; above 0 it was taken in once, so no bound of the queue and
                       no drain refuses it
     num_cached_tokens prompt tokens found in the prefix cache when one of those first admitted it; -1: none did
+    trace_context     the client's W3C traceparent, "" for none: carried so that spans can be made of the recording
     """
 
     request: int
@@ -76,6 +77,7 @@ class RequestArrived(NamedTuple):
     num_output_tokens: int = 0
     num_handovers: int = 0
     num_cached_tokens: int = -1
+    trace_context: str = ""
 
 
 class RequestCancelled(NamedTuple):

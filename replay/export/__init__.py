@@ -3,10 +3,8 @@ than what lives at once, so a recording of any length can be exported.
 
 Read in this order:
 
-    moments.py       what a trace viewer draws: stretches of lives, steps, gauges, moments
-    telling.py       a recording → its moments, by the figures of `recorder/timeline.py`; stretches.py holds who lives,
-                     notices.py has names
-    perfetto.py, chrome.py, otlp.py   moments in each format of traces; otlp_attributes.py is a span's
+    telling.py       a recording → its moments; `recorder/spans/` makes them, and spans of them
+    perfetto.py, chrome.py, otlp.py   moments in each format of traces
     jsonl.py         every record by name; parquet.py: tables
     load_traces.py   the load alone: Mooncake, OpenAI batch
     pytest_fixture.py   a test that fails as the recording did; served_again.py is what it calls

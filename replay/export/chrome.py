@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from replay.export.moments import Began, Closed, Counted, Ended, Moment, Noted, Opened, StepRan, flat_request_values
+from recorder.spans.moments import Began, Closed, Counted, Ended, Moment, Noted, Opened, StepRan
+from recorder.spans.request_values import flat_request_values
 from replay.export.telling import Telling
 from replay.lives import Run
 

@@ -1,20 +1,15 @@
 """A recording as OpenTelemetry spans: a trace for each request, in OTLP/JSON, one `TracesData` object a line.
 
-The request's span bears the GenAI attributes of the current registry and, under `reprise.`, all that `show` says of it;
-its children are the stretches of its life. Ids are digests of the recording's salt and the request's number, so that
-exporting twice gives the same. Whether it was a chat or a completion is not recorded: it is said to be a completion.
+The spans are those that the daemon sends while it serves (`recorder/spans/request_traces.py`), under the same ids, so
+exporting twice gives the same.
 
-Source: OTLP 1.x, JSON Protobuf Encoding and File Exporter; open-telemetry/semantic-conventions-genai.
+Source: OTLP 1.x, JSON Protobuf Encoding and File Exporter.
 """
 
-import hashlib
 import json
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from engine.core.events import RequestArrived
-from replay.export.moments import Began, Closed, Ended, Noted, Opened
-from replay.export.otlp_attributes import ENDS_OF_THEIR_OWN, encoded, request_attributes
+from recorder.spans.request_traces import RequestTrace, RequestTraces, TraceSpan
 from replay.export.telling import Telling
 from replay.lives import Run
 
@@ -28,114 +23,90 @@ def write_otlp(run: Run, file: BinaryIO, *, vllm_names: bool = False) -> dict[st
 
     vllm_names   the attributes that vLLM and SGLang give their spans are there, too
     """
-    telling, spans = Telling(), _Spans(run, vllm_names)
+    header = run.recording.header
+    model = str(header.environment.get("model") or header.config.get("model", ""))
+    traces = RequestTraces(model, run.recording.path.resolve().name, vllm_names=vllm_names)
+    telling, lines = Telling(), _Lines(run)
     for moment in telling.of(run):
-        match moment:
-            case Opened():
-                spans.live[moment.request] = _Live(moment.arrived, moment.at_ns)
-            case Began():
-                spans.live[moment.request].stretches.append([moment.name, moment.at_ns, 0, dict(moment.values)])
-            case Ended():
-                spans.live[moment.request].end(moment)
-            case Noted() if moment.request >= 0 and moment.name != "waits":
-                spans.live[moment.request].notes.append(moment)
-            case Closed():
-                spans.close(moment)
-        if len(spans.done) >= _BATCH_REQUESTS:
-            file.write(spans.as_line())
-    if spans.done:
-        file.write(spans.as_line())
-    return {"requests": telling.num_requests, "spans": spans.num_spans}
+        trace = traces.take(moment)
+        if trace is not None:
+            lines.add(trace)
+        if lines.num_gathered >= _BATCH_REQUESTS:
+            file.write(lines.take())
+    if lines.num_gathered:
+        file.write(lines.take())
+    return {"requests": telling.num_requests, "spans": lines.num_spans}
 
 
-@dataclass(slots=True)
-class _Live:
-    """stretches   [name, from, to, values], in order"""
+class _Lines:
+    """Finished traces, gathered for a line.
 
-    arrived: RequestArrived
-    at_ns: int
-    stretches: list[list[Any]] = field(default_factory=list)
-    notes: list[Noted] = field(default_factory=list)
-
-    def end(self, moment: Ended) -> None:
-        stretch = self.stretches[-1]
-        stretch[2] = moment.at_ns
-        stretch[3] |= moment.values
-
-
-class _Spans:
-    """
-    live   requests under way
-    done   finished spans of whole requests, not yet written
+    num_gathered   requests not yet written
+    num_spans      of all so far
     """
 
-    def __init__(self, run: Run, vllm_names: bool) -> None:
-        self._vllm_names = vllm_names
+    def __init__(self, run: Run) -> None:
         header = run.recording.header
-        self._salt = header.salt
         self._wall_ns = header.created_wall_ns - header.created_now_ns
-        self._model = str(header.environment.get("model") or header.config.get("model", ""))
-        self._resource = encoded(
+        self._resource = _encoded(
             {
                 "service.name": "reprise",
                 "service.version": header.reprise_version,
-                "reprise.recording": run.recording.path.resolve().name,
                 "reprise.numerics_class": str(header.environment.get("numerics_class", "")),
             }
         )
-        self.live: dict[int, _Live] = {}
-        self.done: list[list[dict[str, Any]]] = []
+        self._spans: list[dict[str, Any]] = []
+        self.num_gathered = 0
         self.num_spans = 0
 
-    def close(self, moment: Closed) -> None:
-        held = self.live.pop(moment.request)
-        trace_id = self._digest(moment.request, 0, 16)
-        root = self._span(trace_id, 0, "llm_request", held.at_ns, moment.at_ns)
-        root["kind"] = _KIND_SERVER
-        root["attributes"] = encoded(
-            request_attributes(held.arrived, moment.span, self._model, vllm_names=self._vllm_names)
-        )
+    def add(self, trace: RequestTrace) -> None:
+        root = self._span(trace, trace.root) | {"kind": _KIND_SERVER}
+        if trace.parent is not None:
+            root["parentSpanId"] = f"{trace.parent.span_id:016x}"
         root["events"] = [
-            {
-                "timeUnixNano": str(self._wall_ns + note.at_ns),
-                "name": note.name,
-                "attributes": encoded(note.values),
-            }
-            for note in held.notes
+            {"timeUnixNano": self._wall(event.at_ns), "name": event.name, "attributes": _encoded(event.attributes)}
+            for event in trace.events
         ]
-        if moment.span.outcome not in ENDS_OF_THEIR_OWN:
-            root["status"] = {"code": _STATUS_ERROR, "message": str(moment.span.outcome)}
-        spans = [root]
-        for number, (name, begin_ns, end_ns, values) in enumerate(held.stretches, start=1):
-            child = self._span(trace_id, number, name, begin_ns, end_ns, moment.request)
-            child["attributes"] = encoded({f"reprise.{key}": value for key, value in values.items()})
-            spans.append(child)
-        self.num_spans += len(spans)
-        self.done.append(spans)
+        if trace.error:
+            root["status"] = {"code": _STATUS_ERROR, "message": trace.error}
+        parent = {"kind": _KIND_INTERNAL, "parentSpanId": f"{trace.root.span_id:016x}"}
+        self._spans += [root, *[self._span(trace, child) | parent for child in trace.children]]
+        self.num_gathered += 1
+        self.num_spans += 1 + len(trace.children)
 
-    def as_line(self) -> bytes:
-        """What is done, as one line; it is forgotten."""
-        spans = [span for request in self.done for span in request]
-        self.done.clear()
-        scope = {"scope": {"name": "reprise.export"}, "spans": spans}
+    def take(self) -> bytes:
+        """What is gathered, as one line; it is forgotten."""
+        scope = {"scope": {"name": "reprise"}, "spans": self._spans}
         data = {"resourceSpans": [{"resource": {"attributes": self._resource}, "scopeSpans": [scope]}]}
+        self._spans, self.num_gathered = [], 0
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
-    def _span(
-        self, trace_id: str, number: int, name: str, begin_ns: int, end_ns: int, parent_request: int | None = None
-    ) -> dict[str, Any]:
-        """Span 0 of a trace is the request's own."""
-        span: dict[str, Any] = {
-            "traceId": trace_id,
-            "spanId": hashlib.blake2b(b"%d" % number, key=bytes.fromhex(trace_id), digest_size=8).hexdigest(),
-            "name": name,
-            "kind": _KIND_INTERNAL,
-            "startTimeUnixNano": str(self._wall_ns + begin_ns),
-            "endTimeUnixNano": str(self._wall_ns + end_ns),
+    def _span(self, trace: RequestTrace, span: TraceSpan) -> dict[str, Any]:
+        return {
+            "traceId": f"{trace.trace_id:032x}",
+            "spanId": f"{span.span_id:016x}",
+            "name": span.name,
+            "startTimeUnixNano": self._wall(span.begin_ns),
+            "endTimeUnixNano": self._wall(span.end_ns),
+            "attributes": _encoded(span.attributes),
         }
-        if parent_request is not None:
-            span["parentSpanId"] = hashlib.blake2b(b"0", key=bytes.fromhex(trace_id), digest_size=8).hexdigest()
-        return span
 
-    def _digest(self, request: int, number: int, size: int) -> str:
-        return hashlib.blake2b(b"%d %d" % (request, number), key=self._salt, digest_size=size).hexdigest()
+    def _wall(self, at_ns: int) -> str:
+        return str(self._wall_ns + at_ns)
+
+
+def _encoded(values: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items()]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    """An `AnyValue`; 64-bit integers are text in the JSON encoding."""
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_value(item) for item in value]}}
+    return {"stringValue": str(value)}

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from recorder.spans.moments import Closed, Opened, StepRan
 from replay.export.jsonl import records_of
-from replay.export.moments import Closed, Opened, StepRan
 from replay.export.telling import Telling
 from replay.figures import request_values
 from replay.lives import Run

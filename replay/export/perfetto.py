@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 
-from replay.export.moments import GAUGES, Began, Closed, Counted, Ended, Noted, Opened, StepRan, flat_request_values
+from recorder.spans.moments import GAUGES, Began, Closed, Counted, Ended, Noted, Opened, StepRan
+from recorder.spans.request_values import flat_request_values
 from replay.export.telling import Telling
 from replay.lives import Run
 

@@ -165,6 +165,7 @@ class _Redaction:
         redacted = event._replace(
             request_id=self._names.request(event.request_id),
             tenant=self._names.tenant(event.tenant),
+            trace_context="",
             prompt_digests=tuple(held.digests),
             sampling=sampling,
         )

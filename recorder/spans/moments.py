@@ -1,32 +1,33 @@
 """What a trace viewer draws, told in order: requests opened and closed, stretches of their lives, steps, gauges.
 
-Times are monotonic nanoseconds. `telling.py` makes them from a recording; each trace format writes them in its own way.
+Times are monotonic nanoseconds. `telling.py` makes them from entries; each trace format writes them in its own way.
 """
 
 from typing import Any, NamedTuple
 
 from engine.core.events import RequestArrived
 from recorder.request_span import RequestSpan
-from replay.figures import request_values
 
 QUEUED, PREFILL, DECODE, PREEMPTED, SWAPPED = "queued", "prefill chunk", "decode", "preempted", "swapped"
 HANDED_OVER = "handed over"  # from the death of one engine to the admission by the next
 
 
 class Opened(NamedTuple):
-    """A request came; `at_ns` is its arrival."""
+    """A request came; `at_ns` is its arrival, `sequence` the entry that tells of it."""
 
     request: int
     at_ns: int
     arrived: RequestArrived
+    sequence: int
 
 
 class Closed(NamedTuple):
-    """It ended, was refused, or the recording ends (then `span.outcome` is "")."""
+    """It ended, was refused, or the recording ends (then `span.outcome` is ""); `sequence` is the entry that tells."""
 
     request: int
     at_ns: int
     span: RequestSpan
+    sequence: int
 
 
 class Began(NamedTuple):
@@ -89,10 +90,3 @@ class Noted(NamedTuple):
 
 Moment = Opened | Closed | Began | Ended | StepRan | Counted | Noted
 GAUGES = ("running", "waiting", "free blocks", "token budget used", "step time us")
-
-
-def flat_request_values(span: RequestSpan) -> dict[str, Any]:
-    """What `show` says of a request, without nesting: `deferred_ms.REASON` for each reason."""
-    values = request_values(span)
-    deferred: dict[str, float] = values.pop("deferred_ms")
-    return values | {f"deferred_ms.{reason}": value for reason, value in deferred.items()}

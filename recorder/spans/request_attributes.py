@@ -1,13 +1,15 @@
-"""The attributes of a request's span: GenAI's names, vLLM's, and under `reprise.` what `show` says; and their encoding.
+"""The attributes of a request's span: GenAI's names, vLLM's, and under `reprise.` what `show` says.
 
-Source: open-telemetry/semantic-conventions-genai; OTLP's JSON Protobuf Encoding.
+Whether it was a chat or a completion is not recorded: it is said to be a completion.
+
+Source: open-telemetry/semantic-conventions-genai.
 """
 
 from typing import Any
 
 from engine.core.events import RequestArrived
 from recorder.request_span import RequestSpan
-from replay.export.moments import flat_request_values
+from recorder.spans.request_values import flat_request_values
 
 ENDS_OF_THEIR_OWN = ("stop", "length", "")
 
@@ -61,20 +63,3 @@ def _vllm_values(arrived: RequestArrived, span: RequestSpan) -> dict[str, Any]:
         "gen_ai.usage.completion_tokens": span.num_output_tokens,
         **{f"gen_ai.latency.{name}": value / 1e9 for name, value in times.items() if value is not None},
     }
-
-
-def encoded(values: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in values.items()]
-
-
-def _value(value: Any) -> dict[str, Any]:
-    """An `AnyValue`; 64-bit integers are text in the JSON encoding."""
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
-    if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(item) for item in value]}}
-    return {"stringValue": str(value)}

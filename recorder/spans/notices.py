@@ -10,7 +10,7 @@ from engine.core.decisions import (
     ThrashingBegan,
     ThrashingEnded,
 )
-from replay.export.moments import Noted
+from recorder.spans.moments import Noted
 
 _NAMES: dict[type[Any], str] = {
     StarvationSeen: "starvation",

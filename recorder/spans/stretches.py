@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recorder.request_span import Phase, RequestSpan
+from recorder.spans.moments import DECODE, Began, Closed, Ended, Moment
 from recorder.timeline import Timeline
-from replay.export.moments import DECODE, Began, Closed, Ended, Moment
 
 
 @dataclass(slots=True)
@@ -22,12 +22,16 @@ class Held:
 
 
 class Stretches:
-    """open   request → what is held of it"""
+    """
+    open       request → what is held of it
+    sequence   of the entry that is being told
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         """Spans of closed requests are taken out of `timeline`."""
         self._timeline = timeline
         self.open: dict[int, Held] = {}
+        self.sequence = -1
 
     def has_ended(self, request: int) -> bool:
         return request in self.open and self.open[request].span.phase is Phase.ENDED
@@ -37,7 +41,7 @@ class Stretches:
         span = self.open.pop(request).span
         if self._timeline.spans.get(request) is span:
             del self._timeline.spans[request]
-        yield Closed(request, now_ns, span)
+        yield Closed(request, now_ns, span, self.sequence)
 
     def begin(
         self, request: int, name: str, now_ns: int, values: dict[str, Any], flow: int = 0, chain: int = 0
