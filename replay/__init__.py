@@ -26,7 +26,8 @@ the core's state is known to begin at), `player.py` (events into the core),
     simulate, import
               `simulate/`: no recording, but a trace's load through the core on virtual time
 
-Under `debug` and the viewer lies `index/`: an sqlite file per recording that says who, when and why, at once.
+Under `debug` and the viewer lie `index/` (an sqlite file per recording that says who, when and why, at once) and
+`time_machine/` (the core as it was at any step, and what led there).
 
 Beside them: `verdict.py` (the three outcomes and their exit codes), `refusal.py` (why nothing can be compared),
 `environment.py` (numerics classes), `own_policy.py` (an operator's own policy, only from the recorded source),

@@ -215,4 +215,5 @@ def life_values(number: int, life: Life) -> tuple[Any, ...]:
         *(number, header.created_now_ns, header.created_wall_ns, header.first_sequence, limits.scheduling_policy),
         *(limits.num_kv_blocks, limits.block_size, limits.max_num_batched_tokens, limits.max_num_seqs),
         json.dumps(limits.to_dict()),
+        *(header.first_sequence - 1, header.created_now_ns),
     )

@@ -147,7 +147,8 @@ class RecordingIndex:
             goes_on = number == first_life and resume.life > 0
             self._sink.is_shut = number <= resume.life
             if is_new or number > resume.life:
-                database.execute(f"INSERT OR REPLACE INTO lives VALUES ({'?, ' * 9}?)", life_values(number, life))
+                self._tell_end(database, indexer)
+                database.execute(f"INSERT OR REPLACE INTO lives VALUES ({'?, ' * 11}?)", life_values(number, life))
                 indexer.begin_life(number, life, resume if goes_on else None)
             since = max(0, resume.from_sequence if is_new else resume.sequence) if goes_on else 0
             was_seen = number != resume.life or resume.sequence < 0
@@ -166,8 +167,17 @@ class RecordingIndex:
     def _commit(self, database: sqlite3.Connection, indexer: Indexer, before: Resume, meta: dict[str, str]) -> None:
         """While entries are read again that are indexed, it goes on where it was to."""
         self._sink.write(database)
+        self._tell_end(database, indexer)
         now = indexer.resume()
         resume = before if before.covers(now.life, now.sequence) else now
         values = {**meta, "resume": resume.to_json()}
         database.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
         database.execute("COMMIT")
+
+    def _tell_end(self, database: sqlite3.Connection, indexer: Indexer) -> None:
+        moment = indexer.moment
+        if moment.sequence >= 0:
+            database.execute(
+                "UPDATE lives SET last_sequence = ?, last_ns = ? WHERE life = ?",
+                (moment.sequence, moment.now_ns, moment.life),
+            )

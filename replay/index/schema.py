@@ -6,7 +6,7 @@ between the plan of step 6 and it. Rows of one table and one sequence are in the
 told as far as the recording goes, and again when more of it is known.
 
 lives          (life, opened_ns, opened_wall_ns, first_sequence, policy, num_kv_blocks, block_size,
-               max_num_batched_tokens, max_num_seqs, limits_json)
+               max_num_batched_tokens, max_num_seqs, limits_json, last_sequence, last_ns): of its last entry
 requests       (life, number): the life in which it arrived first. `end_ns` and `reason` NULL while it lives; times in
                milliseconds as `reprise show --request` has them; `sequence` of its arrival
 steps          (life, step): `sequence` planned it, `completed_sequence` has its result, both times NULL until then.
@@ -34,7 +34,8 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS lives (
     life INTEGER PRIMARY KEY, opened_ns INTEGER, opened_wall_ns INTEGER, first_sequence INTEGER, policy TEXT,
-    num_kv_blocks INTEGER, block_size INTEGER, max_num_batched_tokens INTEGER, max_num_seqs INTEGER, limits_json TEXT
+    num_kv_blocks INTEGER, block_size INTEGER, max_num_batched_tokens INTEGER, max_num_seqs INTEGER, limits_json TEXT,
+    last_sequence INTEGER, last_ns INTEGER
 );
 CREATE TABLE IF NOT EXISTS requests (
     life INTEGER, number INTEGER, request_id TEXT, tenant TEXT, priority INTEGER, sequence INTEGER, arrival_ns INTEGER,
