@@ -1,0 +1,40 @@
+// A recording that still grows: the server says how far it has come, tiles at the end are asked for again, and the
+// view goes along when the reader wants that.
+import { askJson, embedded } from "./api.js";
+import { bounds, state, update } from "./store.js";
+import { show } from "./view.js";
+
+const ASK_AGAIN_MS = 500; // of `api/recording`; the tail is told more often than anybody can read it
+
+/** Listen until the page closes. `timeline` is told from where on its tiles are old. */
+export function followRecording(timeline) {
+  if (embedded) return null;
+  const source = new EventSource("api/live");
+  const refresh = throttled(async () => {
+    const before = bounds()[1];
+    const span = state.to - state.from;
+    update({ recording: await askJson("api/recording") });
+    timeline.outdate(before - span * 1e-9);
+    if (state.follow) show(bounds()[1] - span * 0.95, bounds()[1] + span * 0.05);
+  });
+  source.addEventListener("grown", refresh);
+  source.addEventListener("ready", refresh);
+  source.addEventListener("message", refresh);
+  return source;
+}
+
+function throttled(act) {
+  let timer = 0;
+  let isBusy = false;
+  let isWanted = false;
+  const run = async () => {
+    timer = 0;
+    if (isBusy) { isWanted = true; return; }
+    isBusy = true;
+    await act().catch((error) => update({ note: `not up to date: ${error.message}` }));
+    isBusy = false;
+    if (isWanted) { isWanted = false; later(); }
+  };
+  const later = () => { timer ||= setTimeout(run, ASK_AGAIN_MS); };
+  return later;
+}

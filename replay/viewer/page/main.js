@@ -1,0 +1,80 @@
+// The page begins here: the recording is asked for, the link restores the view, parts are drawn when something changes.
+// Read next: store.js (what is shown), timeline.js (the canvas), ui/panel.js (the inspectors).
+import { askJson } from "./api.js";
+import { listen } from "./input.js";
+import { followLink, parse } from "./link.js";
+import { followRecording } from "./live.js";
+import { html, render } from "./preact.js";
+import { bounds, state, subscribe, update } from "./store.js";
+import { Timeline } from "./timeline.js";
+import { Failure } from "./ui/loader.js";
+import { Panel } from "./ui/panel.js";
+import { Status, Tooltip } from "./ui/status.js";
+import { Legend, Toolbar } from "./ui/toolbar.js";
+import { scheme } from "./theme.js";
+import { showAll } from "./view.js";
+
+const ASK_AGAIN_MS = 300; // while the index has no first life yet
+const host = (id) => document.getElementById(id);
+
+async function begin() {
+  const recording = await firstAnswer();
+  const asked = parse(location.hash);
+  update({ recording, life: recording.lives[recording.lives.length - 1].life });
+  update(asked);
+  if (!recording.lives.some((one) => one.life === state.life)) update({ life: recording.lives[0].life });
+  if (!("from" in asked)) showAll();
+  const timeline = new Timeline(host("timeline"));
+  const draw = () => drawParts(timeline);
+  subscribe(draw);
+  subscribe((patch) => { if ("theme" in patch) applyTheme(); });
+  for (const cache of [timeline.slices, timeline.counters]) cache.changed = () => { timeline.redraw(); later(draw); };
+  listen(timeline, { onHover: (place) => hover(timeline, place), onFocusSearch: () => { host("search").focus(); host("search").select(); } });
+  followLink();
+  followRecording(timeline);
+  applyTheme();
+  draw();
+  globalThis.reprise = { state, update, timeline, bounds }; // for the tests and the curious
+}
+
+/** The recording as soon as one life of it is known; how far the index is stands there meanwhile. */
+async function firstAnswer() {
+  for (;;) {
+    const recording = await askJson("api/recording");
+    if (recording.lives.length) return recording;
+    if (recording.index.state === "failed") throw new Error(recording.index.error);
+    render(html`<p role="status">the index is being built: ${recording.index.num_entries ?? 0} entries so far</p>`, host("status"));
+    await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+  }
+}
+
+let isDrawDue = false;
+
+function later(draw) {
+  if (isDrawDue) return;
+  isDrawDue = true;
+  setTimeout(() => { isDrawDue = false; draw(); }, 60);
+}
+
+function drawParts(timeline) {
+  render(html`<${Toolbar} timeline=${timeline} />`, host("toolbar"));
+  render(html`<${Panel} />`, host("panel"));
+  render(html`<${Status} timeline=${timeline} />`, host("status"));
+  render(html`<${Legend} />`, host("legend"));
+  const title = state.panel === "request" && state.request !== null ? `request ${state.request} · ` : "";
+  document.title = `${title}${state.recording.name} · Reprise`;
+}
+
+function hover(timeline, place) {
+  const there = place && timeline.at(place.x, place.y);
+  render(there ? html`<${Tooltip} place=${place} there=${there} />` : null, host("tooltip"));
+}
+
+function applyTheme() {
+  document.documentElement.dataset.theme = scheme();
+}
+
+begin().catch((error) => {
+  document.documentElement.dataset.failed = "yes";
+  render(html`<${Failure} error=${error} />`, host("status"));
+});

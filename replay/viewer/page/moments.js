@@ -1,0 +1,96 @@
+// Steps ⇄ times, rows of requests, and the moves that lead to something: every link in the page goes through here.
+import { askFrame, embedded, post } from "./api.js";
+import { bounds, life, state, update } from "./store.js";
+import { show, showAll, showRow } from "./view.js";
+
+const ROWS_AT_ONCE = 4096;
+
+/** The step under way at `ns`, or the nearest before; null when none is known. */
+export async function stepAt(ns) {
+  const rows = await steps("planned_ns <= ? ORDER BY planned_ns DESC", BigInt(life().opened_ns) + BigInt(Math.round(ns)));
+  return rows.length ? rows[0][0] : null;
+}
+
+/** [planned, completed] of a step, ns since the life's opening; null when it is not known. */
+export async function timesOf(step) {
+  const rows = await steps("step = ?", BigInt(Math.round(step)));
+  if (!rows.length) return null;
+  const [, planned, completed] = rows[0];
+  return [planned, completed ?? planned];
+}
+
+async function steps(where, value) {
+  const opened = life().opened_ns;
+  const sql = `SELECT step, planned_ns - ${opened}, completed_ns - ${opened} FROM steps WHERE life = ${state.life} AND ${where.replace("?", value)} LIMIT 1`;
+  return (await post("api/sql", { sql, limit: 1 })).rows;
+}
+
+/** The other axis over the same stretch. */
+export async function switchAxis() {
+  const { from, to, axis } = state;
+  const other = axis === "time" ? "step" : "time";
+  let range = null;
+  if (!embedded) range = axis === "time" ? await stepsOver(from, to) : await timesOver(from, to);
+  update({ axis: other, area: null, marked: [] });
+  if (range && range[1] > range[0]) show(...range);
+  else showAll();
+}
+
+async function stepsOver(from, to) {
+  const [first, last] = [await stepAt(from), await stepAt(to)];
+  return last === null ? null : [first ?? life().first_step, last + 1];
+}
+
+async function timesOver(from, to) {
+  const one = life();
+  const inside = (step) => Math.min(Math.max(Math.floor(step), one.first_step), one.last_step);
+  const [first, last] = [await timesOf(inside(from)), await timesOf(inside(to - 1e-9))];
+  return first && last ? [first[0], last[1]] : null;
+}
+
+/** Open the step inspector; move only when the step lies outside of what is shown. */
+export async function goToStep(step, inLife = state.life) {
+  update({ life: inLife, panel: "step", step });
+  const range = state.axis === "step" ? [step, step + 1] : embedded ? null : await timesOf(step).catch(() => null);
+  if (range) bring(...range);
+}
+
+export async function goToRequest(request, inLife = state.life, at = null) {
+  update({ life: inLife, panel: "request", request });
+  const row = await rowOf(request).catch(() => null);
+  if (row) {
+    showRow(row.row);
+    if (state.axis === "time") bring(at ?? row.arrival_ns, at ?? row.end_ns ?? bounds()[1]);
+  }
+}
+
+export function goToBlock(block, step = state.step) {
+  update({ panel: "blocks", block, blockStep: step ?? life().last_step });
+}
+
+function bring(from, to) {
+  if (to < state.from || from > state.to) {
+    const span = state.to - state.from;
+    show((from + to) / 2 - span / 2, (from + to) / 2 + span / 2);
+  }
+}
+
+/** The request's line of the timeline's header under the grouping shown; null when the filter hides it. */
+export async function rowOf(request) {
+  for (let first = 0; ; first += ROWS_AT_ONCE) {
+    const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, width: 1, rows: `${first},${ROWS_AT_ONCE}` };
+    const { header } = await askFrame("api/timeline", query);
+    const found = header.rows.find((one) => one.request === request);
+    if (found || first + ROWS_AT_ONCE >= header.num_rows || embedded) return found || null;
+  }
+}
+
+/** Show the selected request's whole life; without one, everything. */
+export async function fitSelection() {
+  const row = state.request === null ? null : await rowOf(state.request).catch(() => null);
+  if (!row) return state.area ? show(state.area[0], state.area[1]) : showAll();
+  const [first, last] = state.axis === "time" ? [row.arrival_ns, row.end_ns ?? bounds()[1]] : (await stepsOver(row.arrival_ns, row.end_ns ?? life().to_ns)) || bounds();
+  const edge = Math.max((last - first) * 0.05, 1);
+  show(first - edge, last + edge);
+  return showRow(row.row);
+}

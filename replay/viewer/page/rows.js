@@ -1,0 +1,91 @@
+// The rows' names and groups at the left, and the bands behind the slices.
+import { visible } from "./format.js";
+import { state } from "./store.js";
+import { colours } from "./theme.js";
+import { GUTTER, size, yOf } from "./view.js";
+
+/** What is known of rows: row → {request, request_id, group, …} from the tiles' headers. */
+export class KnownRows {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.byRow = new Map();
+    this.rowOf = new Map();
+  }
+
+  learn(tile) {
+    if (tile.isLearnt) return;
+    tile.isLearnt = true;
+    for (const one of tile.header.rows) {
+      this.byRow.set(one.row, { ...one, label: visible(one.request_id, 64), groupLabel: visible(one.group ?? "", 40) });
+      this.rowOf.set(one.request, one.row);
+    }
+  }
+}
+
+/** Names in the gutter. Only what is shown is laid out. */
+export function drawRowNames(context, known) {
+  const { gutter, text, faint, line, chosen } = colours();
+  context.fillStyle = gutter;
+  context.fillRect(0, size.top, GUTTER, size.height - size.top);
+  context.save();
+  context.beginPath();
+  context.rect(0, size.top, GUTTER - 4, size.height - size.top);
+  context.clip();
+  const last = Math.ceil(state.row + (size.height - size.top) / state.rowHeight);
+  for (let row = Math.floor(state.row); row <= last; row++) {
+    const one = known.byRow.get(row);
+    if (!one) continue;
+    const y = yOf(row);
+    if (one.request === state.request) {
+      context.fillStyle = chosen;
+      context.fillRect(0, y, 4, state.rowHeight);
+    }
+    if (state.rowHeight < 9) continue;
+    context.fillStyle = text;
+    context.font = `${Math.min(12, state.rowHeight - 4)}px system-ui, sans-serif`;
+    context.fillText(one.label, 72, y + state.rowHeight - 5, GUTTER * 3);
+    const isFirst = row === Math.floor(state.row) || known.byRow.get(row - 1)?.group !== one.group;
+    if (isFirst && one.groupLabel) {
+      context.fillStyle = gutter;
+      context.fillRect(6, y + 1, 62, state.rowHeight - 2);
+      context.fillStyle = faint;
+      context.fillText(clipped(context, one.groupLabel, 60), 8, y + state.rowHeight - 5);
+    }
+  }
+  context.restore();
+  context.font = "12px system-ui, sans-serif";
+  context.fillStyle = line;
+  context.fillRect(GUTTER - 1, 0, 1, size.height);
+}
+
+/** Every second row a shade, a line between groups. Drawn behind what is there. */
+export function drawBands(context, known) {
+  const { band, line, chosen } = colours();
+  const last = Math.ceil(state.row + (size.height - size.top) / state.rowHeight);
+  for (let row = Math.floor(state.row); row <= last; row++) {
+    const one = known.byRow.get(row);
+    if (!one) continue;
+    if (known.byRow.get(row - 1) && known.byRow.get(row - 1).group !== one.group) {
+      context.fillStyle = line;
+      context.fillRect(0, yOf(row), size.width, 1);
+    }
+    if (one.request === state.request) {
+      context.fillStyle = chosen;
+      context.globalAlpha = 0.25;
+      context.fillRect(GUTTER, yOf(row), size.width, state.rowHeight);
+      context.globalAlpha = 1;
+    } else if (row % 2) {
+      context.fillStyle = band;
+      context.fillRect(GUTTER, yOf(row), size.width, state.rowHeight);
+    }
+  }
+}
+
+function clipped(context, text, width) {
+  let cut = text;
+  while (cut.length > 1 && context.measureText(cut).width > width) cut = cut.slice(0, -1);
+  return cut.length < text.length ? `${cut.slice(0, -1)}…` : cut;
+}

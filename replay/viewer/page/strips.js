@@ -1,0 +1,117 @@
+// Counter strips above the rows: smallest to greatest of each pixel as a band, the mean as a line.
+import { grouped } from "./format.js";
+import { state } from "./store.js";
+import { colours, scheme, STRIP_COLOURS } from "./theme.js";
+import { GUTTER, plotWidth, size, xOf } from "./view.js";
+
+export const STRIPS = [
+  { title: "requests", names: ["running", "waiting"], unit: "" },
+  { title: "tokens a step", names: ["budget_used", "prefill_tokens"], unit: "" },
+  { title: "free blocks", names: ["free_blocks"], unit: "" },
+  { title: "step time, ms", names: ["step_ms", "execute_ms", "beside_ms", "sample_ms"], unit: " ms" },
+];
+export const STRIP_NAMES = STRIPS.flatMap((strip) => strip.names).join(",");
+export const STRIP_HEIGHT = 42;
+const PAD = 5;
+
+/** Draw all strips below `top` from the tiles that cover what is shown. */
+export function drawStrips(context, tiles, top) {
+  STRIPS.forEach((strip, index) => drawStrip(context, tiles, strip, top + index * STRIP_HEIGHT));
+}
+
+function drawStrip(context, tiles, strip, top) {
+  const { line, text, faint, gutter } = colours();
+  const greatest = greatestShown(tiles, strip.names);
+  const y = (value) => top + STRIP_HEIGHT - 2 - (value / greatest) * (STRIP_HEIGHT - PAD - 2);
+  context.save();
+  context.beginPath();
+  context.rect(GUTTER, top, plotWidth(), STRIP_HEIGHT);
+  context.clip();
+  strip.names.forEach((name, index) => {
+    context.fillStyle = context.strokeStyle = STRIP_COLOURS[scheme()][index];
+    context.setLineDash(index === 1 ? [5, 2] : index === 2 ? [2, 2] : index === 3 ? [7, 2, 2, 2] : []);
+    for (const tile of tiles) drawSeries(context, tile, name, y);
+  });
+  context.restore();
+  context.fillStyle = gutter;
+  context.fillRect(0, top, GUTTER, STRIP_HEIGHT);
+  context.fillStyle = line;
+  context.fillRect(0, top + STRIP_HEIGHT - 1, size.width, 1);
+  context.fillStyle = text;
+  context.fillText(strip.title, 8, top + 13);
+  context.fillStyle = faint;
+  context.textAlign = "right";
+  context.fillText(Number.isFinite(greatest) ? grouped(Number(greatest.toPrecision(3))) : "", GUTTER - 6, top + 13);
+  context.textAlign = "left";
+  drawKey(context, strip, top);
+}
+
+function drawKey(context, strip, top) {
+  if (strip.names.length < 2) return;
+  context.font = "10px system-ui, sans-serif";
+  strip.names.slice(0, 4).forEach((name, index) => {
+    const x = 8 + (index % 2) * 92;
+    const y = top + 25 + Math.floor(index / 2) * 11;
+    context.fillStyle = STRIP_COLOURS[scheme()][index];
+    context.fillRect(x, y - 4, 8, 3);
+    context.fillStyle = colours().faint;
+    context.fillText(name.replaceAll("_", " ").replace(" ms", ""), x + 12, y);
+  });
+  context.font = "12px system-ui, sans-serif";
+}
+
+function drawSeries(context, tile, name, y) {
+  const { [`${name}.min`]: low, [`${name}.max`]: high, [`${name}.mean`]: mean } = tile.columns;
+  if (!mean) return;
+  const { from, to } = tile.header;
+  const width = (to - from) / mean.length;
+  const left = Math.max(0, Math.floor((state.from - from) / width) - 1);
+  const right = Math.min(mean.length, Math.ceil((state.to - from) / width) + 1);
+  context.globalAlpha = 0.25;
+  for (let i = left; i < right; i++) {
+    if (high[i] > low[i]) context.fillRect(xOf(from + i * width), y(high[i]), Math.max(1, xOf(from + (i + 1) * width) - xOf(from + i * width)), y(low[i]) - y(high[i]));
+  }
+  context.globalAlpha = 1;
+  context.lineWidth = 1.2;
+  context.beginPath();
+  let begun = false;
+  for (let i = left; i < right; i++) {
+    if (Number.isNaN(mean[i])) continue;
+    const x = xOf(from + (i + 0.5) * width);
+    if (begun) context.lineTo(x, y(mean[i]));
+    else context.moveTo(x, y(mean[i]));
+    begun = true;
+  }
+  context.stroke();
+}
+
+function greatestShown(tiles, names) {
+  let greatest = 0;
+  for (const tile of tiles) {
+    const { from, to } = tile.header;
+    for (const name of names) {
+      const high = tile.columns[`${name}.max`] || [];
+      const width = (to - from) / Math.max(1, high.length);
+      const right = Math.min(high.length, Math.ceil((state.to - from) / width));
+      for (let i = Math.max(0, Math.floor((state.from - from) / width)); i < right; i++) if (high[i] > greatest) greatest = high[i];
+    }
+  }
+  return greatest || 1;
+}
+
+/** The values under a position of the axis: [[name, mean, min, max]]. */
+export function valuesAt(tiles, strip, value) {
+  const tile = tiles.findLast((one) => value >= one.header.from && value < one.header.to);
+  if (!tile) return [];
+  const { from, to } = tile.header;
+  return strip.names.flatMap((name) => {
+    const mean = tile.columns[`${name}.mean`];
+    const at = mean ? nearestKnown(mean, Math.floor(((value - from) / (to - from)) * mean.length)) : -1;
+    return at < 0 ? [] : [[name, mean[at], tile.columns[`${name}.min`][at], tile.columns[`${name}.max`][at]]];
+  });
+}
+
+function nearestKnown(mean, index) {
+  for (let at = Math.min(index, mean.length - 1); at >= 0; at--) if (!Number.isNaN(mean[at])) return at;
+  return -1;
+}

@@ -1,0 +1,184 @@
+// The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
+import { askJson } from "./api.js";
+import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
+import { Raster } from "./raster.js";
+import { drawBands, drawRowNames, KnownRows } from "./rows.js";
+import { bounds, state, subscribe } from "./store.js";
+import { drawStrips, STRIP_HEIGHT, STRIP_NAMES, STRIPS, valuesAt } from "./strips.js";
+import { colours, KINDS, onSchemeChange } from "./theme.js";
+import { TileCache } from "./tiles.js";
+import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf } from "./view.js";
+
+const CHUNK = 64; // rows a tile holds
+const STRIPS_TOP = AXIS_HEIGHT + MARKS_HEIGHT;
+
+export class Timeline {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.raster = new Raster();
+    this.known = new KnownRows();
+    this.marks = [];
+    this.arrows = [];
+    this.markPlaces = [];
+    this.hover = null;
+    this.frames = []; // lengths of the last frames' drawing, ms: the benchmark reads them
+    const redraw = () => this.redraw();
+    this.slices = new TileCache("api/timeline", redraw);
+    this.counters = new TileCache("api/strips", redraw);
+    this.stop = subscribe((patch) => this.onChange(patch));
+    onSchemeChange(redraw);
+    new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
+    this.resize();
+  }
+
+  resize() {
+    const { clientWidth, clientHeight } = this.canvas.parentElement;
+    this.ratio = devicePixelRatio || 1;
+    size.width = clientWidth;
+    size.height = clientHeight;
+    size.top = STRIPS_TOP + STRIPS.length * STRIP_HEIGHT;
+    this.canvas.width = Math.round(clientWidth * this.ratio);
+    this.canvas.height = Math.round(clientHeight * this.ratio);
+    this.canvas.style.width = `${clientWidth}px`;
+    this.canvas.style.height = `${clientHeight}px`;
+    this.raster.resize(Math.round(plotWidth() * this.ratio), Math.max(1, Math.round((clientHeight - size.top) * this.ratio)));
+    this.redraw();
+  }
+
+  onChange(patch) {
+    if (["life", "group", "filter", "alive"].some((name) => name in patch)) {
+      this.slices.clear();
+      this.known.clear();
+    }
+    if ("life" in patch) this.counters.clear();
+    if ("life" in patch || "axis" in patch || "recording" in patch) this.loadMarks();
+    this.redraw();
+  }
+
+  /** The recording grew beyond `end` of this axis. */
+  outdate(end) {
+    this.slices.outdate(end);
+    this.counters.outdate(end);
+    this.loadMarks();
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.isDue) return;
+    this.isDue = true;
+    requestAnimationFrame(() => {
+      this.isDue = false;
+      const begun = performance.now();
+      this.draw();
+      this.frames.push(performance.now() - begun);
+      if (this.frames.length > 600) this.frames.shift();
+    });
+  }
+
+  draw() {
+    const { context, ratio } = this;
+    if (!state.recording) return;
+    this.slices.beginFrame();
+    this.counters.beginFrame();
+    this.shown = this.sliceTiles();
+    this.shownCounters = this.counters.cover(state.from, state.to, { life: state.life, axis: state.axis, width: 512, names: STRIP_NAMES }, bounds());
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.raster.clear();
+    const scale = (plotWidth() / (state.to - state.from)) * ratio;
+    for (const tile of this.shown) {
+      this.known.learn(tile);
+      this.raster.paint(tile, { from: state.from, scale, row: state.row, rowHeight: state.rowHeight * ratio });
+    }
+    context.putImageData(this.raster.image, Math.round(GUTTER * ratio), Math.round(size.top * ratio));
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.font = "12px system-ui, sans-serif";
+    context.globalCompositeOperation = "destination-over"; // the picture lies there already: this goes behind it
+    drawBands(context, this.known);
+    context.globalCompositeOperation = "source-over";
+    drawStrips(context, this.shownCounters, STRIPS_TOP);
+    context.globalCompositeOperation = "destination-over";
+    drawAxis(context);
+    context.globalCompositeOperation = "source-over";
+    this.overlays();
+  }
+
+  overlays() {
+    const { context } = this;
+    this.markPlaces = drawMarks(context, this.marks);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, size.top, plotWidth(), size.height - size.top);
+    context.clip();
+    this.numArrowsLeftOut = drawArrows(context, this.arrows, (request) => this.known.rowOf.get(request));
+    drawArea(context);
+    context.restore();
+    drawRowNames(context, this.known);
+    drawOwnMarks(context);
+    if (state.panel === "step" && state.step !== null && this.stepAt) this.cursor(this.stepAt);
+    if (this.hover) this.cursor([this.hover.value, this.hover.value]);
+  }
+
+  cursor([from, to]) {
+    const { context } = this;
+    context.fillStyle = colours().chosen;
+    context.globalAlpha = 0.35;
+    const x = xOf(from);
+    if (x >= GUTTER) context.fillRect(x, AXIS_HEIGHT, Math.max(1, xOf(to) - x), size.height);
+    context.globalAlpha = 1;
+  }
+
+  sliceTiles() {
+    const width = 1024 * (this.ratio > 1 ? 2 : 1);
+    const first = Math.floor(state.row / CHUNK);
+    const last = Math.floor((state.row + rowsShown()) / CHUNK);
+    const tiles = [];
+    for (let chunk = first; chunk <= last && (chunk === first || chunk * CHUNK < getNumRows()); chunk++) {
+      const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, alive: state.alive || "", width, rows: `${chunk * CHUNK},${CHUNK}` };
+      tiles.push(...this.slices.cover(state.from, state.to, query, bounds()));
+    }
+    if (tiles.length) setNumRows(tiles[tiles.length - 1].header.num_rows);
+    return tiles;
+  }
+
+  async loadMarks() {
+    const life = state.life;
+    const [marks, arrows] = await Promise.all([
+      askJson("api/marks", { life }).catch(() => ({ marks: [] })),
+      askJson("api/arrows", { life }).catch(() => ({ arrows: [] })),
+    ]);
+    if (life !== state.life) return;
+    const isTime = state.axis === "time";
+    const until = (one) => (isTime ? one.until_ns : one.until_step) ?? null;
+    this.marks = marks.marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: until(one) })).filter((one) => one.at !== null);
+    this.arrows = arrows.arrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step }));
+    this.isCut = marks.is_cut || arrows.is_cut;
+    this.redraw();
+  }
+
+  /** What lies under a point: {value, row, request, slice, mark, counters}. */
+  at(x, y) {
+    const value = valueAt(x);
+    if (y < STRIPS_TOP) return { value, mark: this.markPlaces.find((one) => Math.abs(one.x + 6 - x) < 9)?.mark, isAxis: true };
+    if (y < size.top) return { value, counters: valuesAt(this.shownCounters || [], STRIPS[Math.floor((y - STRIPS_TOP) / STRIP_HEIGHT)], value) };
+    const row = rowAt(y);
+    const request = this.known.byRow.get(row);
+    return { value, row, request, slice: request && x >= GUTTER ? this.sliceAt(row, value) : null };
+  }
+
+  sliceAt(row, value) {
+    const reach = (state.to - state.from) / plotWidth();
+    for (const tile of [...(this.shown || [])].reverse()) {
+      const index = tile.header.rows.findIndex((one) => one.row === row);
+      if (index < 0 || value < tile.from || value >= tile.to) continue;
+      const { row: rows, kind, from, to, tokens, flags, count } = tile.columns;
+      for (let i = 0; i < rows.length; i++) {
+        if (rows[i] === index && from[i] <= value && Math.max(to[i], from[i] + reach) > value) {
+          return { kind: KINDS[kind[i]].name, from: from[i], to: to[i], tokens: tokens[i], isMerged: Boolean(flags[i] & 1), count: count?.[i] ?? 1 };
+        }
+      }
+    }
+    return null;
+  }
+}

@@ -1,0 +1,57 @@
+// The line at the bottom: how far the index is, what is merged, cut or left out, what failed. And the tooltip.
+import { embedded } from "../api.js";
+import { duration, grouped, visible } from "../format.js";
+import { html } from "../preact.js";
+import { life, state } from "../store.js";
+import { size } from "../view.js";
+
+/** The truth about what is shown, for eyes and for screen readers. */
+export function Status({ timeline }) {
+  const { index, notes, is_live: isLive } = state.recording;
+  const one = life();
+  const parts = [`${grouped(one?.num_requests ?? 0)} requests, ${grouped(one?.num_steps ?? 0)} steps`];
+  parts.push(state.axis === "time" ? `${duration(state.to - state.from)} in view` : `${grouped(Math.round(state.to - state.from))} steps in view`);
+  if (index.state === "building") parts.push(`indexing: ${index.fraction === null ? `${grouped(index.num_entries)} entries` : `${Math.round(index.fraction * 100)} %`}`);
+  if (index.state === "failed") parts.push(`the index failed: ${visible(index.error, 300)}`);
+  if (isLive) parts.push("live");
+  if (timeline?.shown?.some((tile) => tile.header.merged)) parts.push("slices narrower than a pixel are merged: zoom in");
+  if (timeline?.numArrowsLeftOut) parts.push(`${timeline.numArrowsLeftOut} arrows are left out: zoom in`);
+  if (timeline?.isCut) parts.push("marks or arrows are cut at 5,000");
+  for (const note of embedded?.left_out ?? []) parts.push(`left out: ${visible(note, 200)}`);
+  for (const note of (notes ?? []).slice(0, 2)) parts.push(visible(note, 200));
+  const failure = timeline?.slices.failure || timeline?.counters.failure;
+  return html`<p>${parts.join(" · ")}${timeline?.slices.isBusy ? " · …" : ""}</p>
+    ${failure ? html`<p class="failure" role="alert">${failure.message}</p>` : null}
+    <p role="status" aria-live="polite" class="note">${state.note}</p>`;
+}
+
+/** What lies under the cursor. Placed through the CSSOM: the policy forbids inline styles, not scripts that set them. */
+export function Tooltip({ place, there }) {
+  const position = (host) => {
+    if (!host) return;
+    host.style.left = `${Math.min(place.x + 14, size.width - 290)}px`;
+    host.style.top = `${place.y + 16 + host.offsetHeight > size.height ? Math.max(0, place.y - host.offsetHeight - 10) : place.y + 16}px`;
+  };
+  const lines = linesOf(there);
+  if (!lines.length) return null;
+  return html`<div class="tooltip" role="tooltip" ref=${position}>${lines.map((line, index) => html`<div class=${index ? "" : "first"}>${line}</div>`)}</div>`;
+}
+
+function linesOf({ value, mark, request, slice, counters }) {
+  const at = state.axis === "time" ? duration(value) : `step ${Math.floor(value)}`;
+  if (mark) return [mark.kind.replaceAll("_", " "), visible(mark.detail, 200), duration(mark.now_ns)];
+  if (counters) return [at, ...counters.map(([name, mean, low, high]) => `${name.replaceAll("_", " ")} ${short(mean)}${high > low ? ` (${short(low)} to ${short(high)})` : ""}`)];
+  if (!request) return [];
+  const lines = [visible(request.request_id, 80), `request ${request.request}, tenant ${visible(request.tenant || "–", 40)}, class ${request.priority}`];
+  if (slice) {
+    const length = state.axis === "time" ? duration(slice.to - slice.from) : `${Math.round(slice.to - slice.from)} steps`;
+    lines.push(`${slice.kind}: ${length}${slice.tokens ? `, ${grouped(slice.tokens)} tokens` : ""}${slice.isMerged ? ` (${slice.count} slices merged)` : ""}`);
+  }
+  lines.push(at);
+  if (request.reason) lines.push(`ended: ${request.reason}`);
+  return lines;
+}
+
+function short(value) {
+  return grouped(Number(value.toPrecision(4)));
+}
