@@ -22,6 +22,7 @@ from replay.shrink.command import add_arguments as add_shrink_arguments
 from replay.simulate.command import add_simulate
 from replay.simulate.import_command import add_import
 from replay.span import add_span_options, span_of
+from replay.viewer.command import add_arguments as add_view_arguments
 from replay.what_if.command import add_arguments as add_what_if
 
 if TYPE_CHECKING:  # the annotation's own imports stay out of the way of a quick start
@@ -80,6 +81,8 @@ def add_verbs(subparsers: "Subparsers") -> None:
     trace = _verb(subparsers, "trace", _trace, "digests of each step, or of each operation of one, computed here")
     add_trace(trace)
     _add_model_options(trace)
+
+    add_view_arguments(_verb(subparsers, "view", _view, "look at it in a browser: timeline, steps, requests, blocks"))
 
     add_shrink_arguments(_verb(subparsers, "shrink", _shrink, "the smallest recording that fails in the same way"))
 
@@ -248,6 +251,12 @@ def _isolate(args: argparse.Namespace) -> int:
             span=span_of(args),
         ),
     )
+
+
+def _view(args: argparse.Namespace) -> int:
+    from replay.viewer.command import run
+
+    return run(args)
 
 
 def _shrink(args: argparse.Namespace) -> int:

@@ -1,0 +1,60 @@
+"""`python -m replay.viewer.indexing REC`: keeps a recording's index up to date, in a process of its own.
+
+A process and not a thread: entries are read in Python, and would hold the interpreter's lock against those who ask the
+viewer at the same time. It runs at the lowest priority, says on stdout what it has done, one JSON object a line, and
+ends when its stdin does, so that it never outlives who started it.
+"""
+
+import json
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock, SystemClock
+from engine.core.errors import EngineError
+from replay.index.recording_index import RecordingIndex
+from replay.viewer.recorder_at_work import is_recorded_into
+
+NICENESS = 10
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.25, 2.0
+
+
+def main(arguments: list[str]) -> int:
+    os.nice(NICENESS)
+    recording, folder = Path(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None
+    try:
+        index = RecordingIndex(recording, folder)
+        _keep(index, recording, SystemClock())
+    except (EngineError, OSError) as error:
+        _say(state="failed", error=str(error))
+        return 1
+    return 0
+
+
+def _keep(index: RecordingIndex, recording: Path, clock: Clock) -> None:
+    wait_s = SHORTEST_WAIT_S
+    while True:
+        began_ns = clock.now_ns()
+        is_live = is_recorded_into(recording)
+        num_entries = index.update()
+        took_s = (clock.now_ns() - began_ns) / 1e9
+        _say(state="following" if is_live else "ready", num_entries=num_entries, ms=round(1e3 * took_s, 1))
+        wait_s = SHORTEST_WAIT_S if num_entries else min(2 * wait_s, LONGEST_WAIT_S)
+        if _has_ended(max(wait_s, took_s)):  # at most half of a core, however large the recording
+            return
+
+
+def _has_ended(wait_s: float) -> bool:
+    """Wait so long, or until whoever started this is gone."""
+    ready, _, _ = select.select([sys.stdin], [], [], wait_s)
+    return bool(ready)
+
+
+def _say(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
