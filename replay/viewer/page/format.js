@@ -23,16 +23,16 @@ export function grouped(number) {
 export function duration(ns, digits = 3) {
   if (ns === null || ns === undefined || Number.isNaN(ns)) return "–";
   const size = Math.abs(ns);
-  if (size >= 60e9) return `${Math.floor(ns / 60e9)} min ${((ns % 60e9) / 1e9).toFixed(Math.max(0, digits - 2))} s`;
-  if (size >= 1e9) return `${(ns / 1e9).toFixed(digits)} s`;
-  if (size >= 1e6) return `${(ns / 1e6).toFixed(digits)} ms`;
-  if (size >= 1e3) return `${(ns / 1e3).toFixed(Math.min(digits, 1))} µs`;
-  return `${Math.round(ns)} ns`;
+  if (size >= 60e9) return `${Math.floor(ns / 60e9)}\u00a0min\u00a0${((ns % 60e9) / 1e9).toFixed(Math.max(0, digits - 2))}\u00a0s`;
+  if (size >= 1e9) return `${(ns / 1e9).toFixed(digits)}\u00a0s`;
+  if (size >= 1e6) return `${(ns / 1e6).toFixed(digits)}\u00a0ms`;
+  if (size >= 1e3) return `${(ns / 1e3).toFixed(Math.min(digits, 1))}\u00a0µs`;
+  return `${Math.round(ns)}\u00a0ns`;
 }
 
 /** Milliseconds as `reprise show` prints them: three digits behind the point at most. */
 export function milliseconds(ms) {
-  return ms === null || ms === undefined ? "–" : `${grouped(ms)} ms`;
+  return ms === null || ms === undefined ? "–" : `${grouped(ms)}\u00a0ms`;
 }
 
 /** Any value of an answer as text: lists with spaces, nothing as a dash. */
@@ -41,7 +41,7 @@ export function plain(value) {
   if (typeof value === "number") return grouped(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.length ? value.map(plain).join(" ") : "none";
-  if (typeof value === "object") return Object.entries(value).map(([name, part]) => `${visible(name)} ${plain(part)}`).join(", ");
+  if (typeof value === "object") return Object.keys(value).length === 0 ? "–" : Object.entries(value).map(([name, part]) => `${visible(name)} ${plain(part)}`).join(", ");
   return visible(value, 2000);
 }
 

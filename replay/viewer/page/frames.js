@@ -1,7 +1,7 @@
 // The binary framing of tiles: u32 length, header JSON, then columns of typed arrays, each on an 8-byte border.
 // Nothing is decoded: every column is a view into the buffer that came.
 
-const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
+const KINDS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f32: Float32Array, f64: Float64Array };
 
 /** buffer → {header, columns: {name: typed array}}. Throws when lengths disagree. */
 export function decode(buffer) {
@@ -9,7 +9,7 @@ export function decode(buffer) {
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const columns = {};
   let offset = aligned(4 + length);
-  for (const { name, dtype, length: count } of header.columns) {
+  for (const [name, dtype, count] of header.columns) {
     const Kind = KINDS[dtype];
     if (!Kind) throw new Error(`column ${name} has the unknown type ${dtype}`);
     columns[name] = new Kind(buffer, offset, count);

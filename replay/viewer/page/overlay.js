@@ -10,21 +10,33 @@ export const MARKS_HEIGHT = 18;
 const MAX_ARROWS = 300;
 const SHAPES = { thrashing: "▲", starvation: "◆", throttled: "▽", incident: "✱", gap: "▨", divergence: "✖", mismatch: "✖", error: "✖", restart: "↻", audit: "✓" };
 
+/** Lines at round values, behind all else. */
+export function drawGrid(context) {
+  context.fillStyle = colours().line;
+  for (const value of axisTicks().values) if (xOf(value) >= GUTTER) context.fillRect(Math.round(xOf(value)), AXIS_HEIGHT - 6, 1, size.height);
+}
+
 export function drawAxis(context) {
-  const { line, gutter, faint } = colours();
+  const { gutter, faint, line } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, 0, size.width, AXIS_HEIGHT);
-  const { values, step } = ticks(state.from, state.to, plotWidth() / 110, state.axis === "step");
+  const { values, step } = axisTicks();
   for (const value of values) {
-    const x = Math.round(xOf(value)) + 0.5;
+    const x = Math.round(xOf(value));
     if (x < GUTTER) continue;
     context.fillStyle = line;
-    context.fillRect(x, AXIS_HEIGHT - 6, 1, size.height);
+    context.fillRect(x, AXIS_HEIGHT - 7, 1, 7);
     context.fillStyle = faint;
     context.fillText(tickLabel(value, step, state.axis), x + 4, 15);
   }
+  context.fillStyle = gutter;
+  context.fillRect(0, 0, GUTTER, AXIS_HEIGHT);
   context.fillStyle = faint;
   context.fillText(state.axis === "time" ? "time since the opening" : "step", 8, 15);
+}
+
+function axisTicks() {
+  return ticks(state.from, state.to, plotWidth() / 110, state.axis === "step");
 }
 
 /** Marks with a length shade the rows; each has a sign in the lane above them. Returns where they are, for hits. */
@@ -50,7 +62,10 @@ export function drawMarks(context, marks) {
     }
     if (x0 < GUTTER) continue;
     context.fillStyle = mark;
-    context.fillRect(Math.round(x0), AXIS_HEIGHT, 1, size.height);
+    context.globalAlpha = x1 > x0 + 1 ? 1 : 0.22;
+    context.fillRect(Math.round(x0), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
+    if (x1 > x0 + 1) context.fillRect(Math.round(x1), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
+    context.globalAlpha = 1;
     context.fillText(SHAPES[one.kind] || "●", x0 + 2, AXIS_HEIGHT + 13);
     places.push({ x: x0, mark: one });
   }

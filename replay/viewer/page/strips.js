@@ -13,6 +13,7 @@ export const STRIPS = [
 export const STRIP_NAMES = STRIPS.flatMap((strip) => strip.names).join(",");
 export const STRIP_HEIGHT = 42;
 const PAD = 5;
+const BRIDGED = 2; // pixels of a tile without a step that a line goes over
 
 /** Draw all strips below `top` from the tiles that cover what is shown. */
 export function drawStrips(context, tiles, top) {
@@ -74,13 +75,16 @@ function drawSeries(context, tile, name, y) {
   context.globalAlpha = 1;
   context.lineWidth = 1.2;
   context.beginPath();
-  let begun = false;
+  const stepMs = tile.columns["step_ms.max"];
+  let held = -Infinity; // a value holds as long as its step; what lies between steps is idle, and drawn as nothing
   for (let i = left; i < right; i++) {
     if (Number.isNaN(mean[i])) continue;
-    const x = xOf(from + (i + 0.5) * width);
-    if (begun) context.lineTo(x, y(mean[i]));
-    else context.moveTo(x, y(mean[i]));
-    begun = true;
+    const begin = from + i * width;
+    const end = begin + Math.max(width, state.axis === "step" ? 1 : (stepMs?.[i] || 0) * 1e6);
+    if (begin > held + width * BRIDGED) context.moveTo(xOf(begin), y(mean[i]));
+    else context.lineTo(xOf(begin), y(mean[i]));
+    context.lineTo(xOf(end), y(mean[i]));
+    held = end;
   }
   context.stroke();
 }

@@ -1,6 +1,6 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
 import { askJson } from "./api.js";
-import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
+import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
 import { Raster } from "./raster.js";
 import { drawBands, drawRowNames, KnownRows } from "./rows.js";
 import { bounds, state, subscribe } from "./store.js";
@@ -99,9 +99,11 @@ export class Timeline {
     context.globalCompositeOperation = "source-over";
     drawStrips(context, this.shownCounters, STRIPS_TOP);
     context.globalCompositeOperation = "destination-over";
-    drawAxis(context);
+    drawGrid(context);
     context.globalCompositeOperation = "source-over";
     this.overlays();
+    drawAxis(context);
+    drawOwnMarks(context);
   }
 
   overlays() {
@@ -115,7 +117,6 @@ export class Timeline {
     drawArea(context);
     context.restore();
     drawRowNames(context, this.known);
-    drawOwnMarks(context);
     if (state.panel === "step" && state.step !== null && this.stepAt) this.cursor(this.stepAt);
     if (this.hover) this.cursor([this.hover.value, this.hover.value]);
   }

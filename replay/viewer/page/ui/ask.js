@@ -60,7 +60,7 @@ function Answer({ answer }) {
     return name === "block" ? html`<${BlockLinks} blocks=${[value]} />` : value;
   };
   const numeric = columns.flatMap((_, index) => (rows.some((row) => typeof row[index] === "number") ? [index] : []));
-  return html`<p role="status">${rows.length} rows in ${ms} ms${isCut ? `; there are more: cut at ${rows.length}` : ""}</p>
+  return html`<p role="status">${rows.length} rows in ${Number(ms).toFixed(1)} ms${isCut ? `; there are more: cut at ${rows.length}` : ""}</p>
     <${Table} caption="The answer" head=${columns.map((name) => visible(name, 60))} numeric=${numeric} rows=${rows.map((row) => row.map((value, index) => link(columns[index], value, lifeAt < 0 ? undefined : row[lifeAt])))} />`;
 }
 

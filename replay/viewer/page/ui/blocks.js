@@ -11,6 +11,7 @@ import { Command, RequestLink, StepLink, Table } from "./parts.js";
 const STATES = ["free", "cached", "owned", "shared", "mismatch"];
 const FILLS = { light: ["#e4e7eb", "#9fc5e8", "#0072b2", "#d55e00", "#c00020"], dark: ["#2b313a", "#3b5f7d", "#4aa3df", "#e8833a", "#ff6b6b"] };
 const CELL = 12;
+const SHADES = [1, 0.72, 0.86, 0.58]; // neighbours in a pool seldom have owners four apart
 
 export function BlocksPanel() {
   const one = life();
@@ -53,11 +54,11 @@ class Grid extends Component {
     const x = (block % this.perRow) * CELL;
     const y = Math.floor(block / this.perRow) * CELL;
     context.fillStyle = FILLS[scheme()][states[block]];
-    context.globalAlpha = states[block] === 1 ? 0.5 + 0.5 / (1 + age[block] / 50) : 1;
+    context.globalAlpha = states[block] === 1 ? 0.5 + 0.5 / (1 + age[block] / 50) : states[block] === 2 ? SHADES[Math.max(0, owner[block]) % 4] : 1;
     context.fillRect(x, y, CELL - 1, CELL - 1);
     context.globalAlpha = 1;
     context.fillStyle = context.strokeStyle = colours().back;
-    if (states[block] === 3) context.fillText(String(Math.min(9, refs[block])), x + 3, y + 10);
+    if (states[block] === 3) context.fillText(refs[block] > 9 ? "+" : String(refs[block]), x + 3, y + 10);
     if (states[block] === 4) { context.fillRect(x + 2, y + 4, CELL - 5, 3); }
     if (owner[block] >= 0 && owner[block] === state.request) { context.fillStyle = colours().chosen; context.fillRect(x + 3, y + 3, 5, 5); }
     if (block === this.props.block) { context.strokeStyle = colours().chosen; context.lineWidth = 2; context.strokeRect(x, y, CELL - 1, CELL - 1); }
@@ -78,7 +79,7 @@ class Grid extends Component {
     return html`
       <p class="legend">${STATES.map((name, kind) => html`<span><i class=${`swatch block-${name}`}></i>${name} ${counts[kind]}</span>`)}</p>
       <div><canvas class="grid" role="img" aria-label=${`${header.num_blocks} blocks at step ${header.step}: ${summary}`} ref=${(canvas) => { this.canvas = canvas || this.canvas; }} onPointerMove=${tell} onClick=${choose}></canvas></div>
-      <p class="faint" aria-live="polite">${this.state.told || "A number in a block: how many hold it. A paler cached block has not been written for longer."}</p>
+      <p class="faint" aria-live="polite">${this.state.told || "Neighbouring shades are other owners; a number is how many hold the block; a paler cached block was written longer ago; a yellow core marks the chosen request."}</p>
       <form class="buttons" onSubmit=${(event) => { event.preventDefault(); goToBlock(Number(event.currentTarget.block.value), header.step); }}>
         <label>block <input name="block" type="number" min="0" max=${header.num_blocks - 1} value=${this.props.block ?? 0} /></label><button>its history</button></form>`;
   }

@@ -15,15 +15,20 @@ export function RowsPanel() {
   const query = { life, axis, group, filter, from, to, width: 1, alive: 1, rows: `0,${MAX_ROWS}` };
   return html`<${Loader} id=${JSON.stringify(query)} load=${() => askFrame("api/timeline", query)}>${({ header }) => html`
     <p>${header.num_rows} requests live in what is shown${header.num_rows > MAX_ROWS ? `; the first ${MAX_ROWS} are listed` : ""}.</p>
-    <${Table} caption="Requests in view" head=${["request", "number", "group", "tenant", "priority", "arrived", "ended", "by"]} numeric=${[1, 4]}
+    <${Table} isTall caption="Requests in view" head=${["request", "number", "group", "tenant", "priority", "arrived", "ended", "by"]} numeric=${[1, 4]}
       rows=${header.rows.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.request, one.group, one.tenant, one.priority, duration(one.arrival_ns), duration(one.end_ns), one.reason ?? "lives"])} />`}<//>`;
 }
 
 export function MarksPanel() {
   const { life } = state;
   return html`<${Loader} id=${life} load=${() => askJson("api/marks", { life })}>${({ marks, is_cut: isCut }) => html`
-    <${Table} caption=${`Marks of the recording: ${marks.length}${isCut ? " (cut)" : ""}`} head=${["kind", "began", "ended", "lasted", "step", "request", "detail"]}
-      rows=${marks.map((one) => [html`<button type="button" class="link" onClick=${() => goTo(one)}>${words(one.kind)}</button>`, duration(one.now_ns), duration(one.until_ns), one.until_ns === null ? "–" : duration(one.until_ns - one.now_ns), html`<${StepLink} step=${one.step} />`, html`<${RequestLink} request=${one.request} />`, one.detail])} />`}<//>`;
+    <${Table} isTall caption=${`Marks of the recording: ${marks.length}${isCut ? " (cut)" : ""}`} head=${["kind", "began", "ended", "lasted", "step", "request", "detail"]}
+      rows=${marks.map((one) => [html`<button type="button" class="link short" onClick=${() => goTo(one)}>${words(one.kind)}</button>`, duration(one.now_ns), lasts(one) ? duration(one.until_ns) : "–", lasts(one) ? duration(one.until_ns - one.now_ns) : "–", html`<${StepLink} step=${one.step} />`, html`<${RequestLink} request=${one.request} />`, one.detail])} />`}<//>`;
+}
+
+/** A mark without a length is a moment. */
+function lasts(mark) {
+  return mark.until_ns !== null && mark.until_ns > mark.now_ns;
 }
 
 function goTo(mark) {
@@ -52,7 +57,7 @@ const KEYS = [
 ];
 
 export function HelpPanel() {
-  return html`<${Table} caption="Keys and mouse" head=${["key", "what it does"]} rows=${KEYS.map(([key, does]) => [html`<kbd>${key}</kbd>`, does])} />
+  return html`<${Table} isTall caption="Keys and mouse" head=${["key", "what it does"]} rows=${KEYS.map(([key, does]) => [html`<kbd>${key}</kbd>`, does])} />
     <h3>How to find out …</h3>
     <dl class="walks">
       <dt>why a request waited</dt><dd>Search it with <kbd>/</kbd>. Its table of everything names each deferral's reason with the blocks it needed and those free. Click a step in it: “Waiting, with the reason” names whom it was behind.</dd>

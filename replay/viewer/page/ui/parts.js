@@ -6,10 +6,10 @@ import { html } from "../preact.js";
 const MAX_ROWS = 500; // laid out at once; the rest is counted
 
 /** rows: arrays of cells (text, number or element); says how many it leaves out. */
-export function Table({ caption, head, rows, numeric = [] }) {
+export function Table({ caption, head, rows, numeric = [], isTall = false }) {
   const shown = rows.slice(0, MAX_ROWS);
   return html`
-    <div class="scroll" tabindex="0" role="group" aria-label=${caption}>
+    <div class=${isTall ? "scroll tall" : "scroll"} tabindex="0" role="group" aria-label=${caption}>
       <table>
         <caption>${caption}</caption>
         <thead><tr>${head.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
@@ -38,7 +38,7 @@ export function RequestLink({ request, id, life }) {
 
 export function StepLink({ step, life }) {
   if (step === null || step === undefined) return html`<span class="faint">–</span>`;
-  return html`<button type="button" class="link" onClick=${() => goToStep(step, life)}>${step}</button>`;
+  return html`<button type="button" class="link short" onClick=${() => goToStep(step, life)}>${step}</button>`;
 }
 
 export function BlockLinks({ blocks, step }) {
