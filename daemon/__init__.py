@@ -6,11 +6,12 @@ In reading order:
     server.py             start-up, signals; `drain.py` the orderly end, `reload.py` new options
     application.py        routes and sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
-    json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → a question
+    json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
     api_keys.py           who may ask, and the tenant each key stands for
     urgency.py            what of a question and its key the scheduling policies are told
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
+    choice_plan.py        how many choices a prompt has, their seeds, which of them wait for which
     choices.py, answer.py, response_bodies.py, streaming.py   decisions and tokens → deltas → JSON → events
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,

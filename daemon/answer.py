@@ -73,10 +73,17 @@ class Answer:
         self._token_ids: list[int] = []  # not told yet
         self._logprobs: list[TokenLogprob] = []
         self.num_tokens = 0
+        self._sum_logprobs = 0.0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Over its tokens so far; 0 where there are none."""
+        return self._sum_logprobs / max(1, self.num_tokens)
 
     def push(self, output: TokenOutput) -> Delta | None:
         """What can be told now; None while everything is held back."""
         self.num_tokens += 1
+        self._sum_logprobs += output.logprob
         self._token_ids.append(output.token_id)
         if self._wants_logprobs:
             self._logprobs.append(self._token_logprob(output))

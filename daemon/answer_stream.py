@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from daemon.choices import Choices
 from daemon.mailbox import Item
-from daemon.response_bodies import ResponseBodies, usage
+from daemon.response_bodies import ResponseBodies
 from daemon.streaming import EventStream
 
 Take = Callable[[float | None], Awaitable[list[tuple[int, Item]]]]
@@ -80,7 +80,7 @@ class AnswerStream:
             finally:
                 await self._send(stream, events)  # also what came before an end that is no answer
         if self._bodies.include_usage:
-            body = self._bodies.usage_chunk(usage(list(self._choices.finished.values())))
+            body = self._bodies.usage_chunk(self._choices.usage())
             await self._send(stream, [(Position(self._choices.num_tokens, 2), body)])
         return reasons
 

@@ -3,13 +3,15 @@
 `close` is the promise to the engine: whatever has not ended by then is cancelled, once. It must not know HTTP.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from daemon import errors
+from daemon.errors import ApiError
 from daemon.live_requests import LiveRequest
 from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox
 from daemon.urgency import Urgency
-from engine.core.contents import RequestContents
+from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import RequestRejected
 from engine.core.events import CancelCause
 from engine.core.sampling_params import SamplingParams
@@ -25,10 +27,13 @@ class Call:
         self._engine = engine
         self._mailbox = mailbox or Mailbox()
         self._read_early: list[tuple[int, Item]] = []
-        self.requests: list[LiveRequest] = []
+        self.trace_context = ""  # the client's W3C traceparent
+        self._held: dict[int, list[Callable[[], None]]] = {}
+        self.requests: dict[int, LiveRequest] = {}  # by the index of their choice
 
     def ask(
         self,
+        index: int,
         request_id: str,
         urgency: Urgency,
         arrival_ns: int,
@@ -36,12 +41,16 @@ class Call:
         sampling: SamplingParams,
         contents: RequestContents,
     ) -> None:
-        """Send one more request; its choice has the next index. Raises ApiError when the engine cannot take it."""
-        index = len(self.requests)
+        """Send the request of one choice. Raises ApiError when the engine cannot take it."""
         request = self._engine.send_request(
-            request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox
+            *(request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox),
+            trace_context=self.trace_context,
         )
-        self.requests.append(request)
+        self.requests[index] = request
+
+    def hold(self, leader: int, ask: Callable[[], None]) -> None:
+        """Call `ask` when choice `leader` has its first token, from within `take`."""
+        self._held.setdefault(leader, []).append(ask)
 
     async def accepted(self) -> None:
         """Wait until the core has queued every request. Raises ApiError when one is refused."""
@@ -51,7 +60,7 @@ class Call:
                 if type(item) is Accepted:
                     num_missing -= 1
                 elif type(item) is RequestRejected:
-                    raise errors.rejected(item, self.requests[index].num_prompt_tokens)
+                    raise self._refusal(index, item)
                 elif type(item) is EngineLost:
                     raise self._engine.lost_error()
                 elif type(item) is Blamed:
@@ -60,14 +69,37 @@ class Call:
                     self._read_early.append((index, item))
 
     async def take(self, timeout_seconds: float | None = None) -> list[tuple[int, Item]]:
-        """What has come for any choice; waits for something, empty when nothing came within the time."""
-        if self._read_early:
-            early, self._read_early = self._read_early, []
-            return early
-        return await self._mailbox.take(timeout_seconds)
+        """What has come for any choice; waits for something, empty when nothing came within the time.
+
+        Raises ApiError when a request that was held is refused.
+        """
+        items, self._read_early = self._read_early, []
+        items = items or await self._mailbox.take(timeout_seconds)
+        for index, item in items:
+            if type(item) is RequestRejected:
+                raise self._refusal(index, item)
+            if type(item) is TokenOutput:
+                for ask in self._held.pop(index, ()):
+                    ask()
+        return items
+
+    @property
+    def has_ended(self) -> bool:
+        """The engine works on none of its requests any more; true also before anything has been asked."""
+        return not self._held and all(request.has_ended for request in self.requests.values())
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens so far, of those requests that were accepted."""
+        accepted = [request for request in self.requests.values() if request.is_accepted]
+        return sum(request.num_prompt_tokens + len(request.token_ids) for request in accepted)
 
     def close(self) -> None:
         """Cancel what has not ended, and listen no longer."""
-        for request in self.requests:
+        self._held.clear()
+        for request in self.requests.values():
             request.mailbox = None
             self._engine.cancel(request, CancelCause.CLIENT)
+
+    def _refusal(self, index: int, decision: RequestRejected) -> ApiError:
+        return errors.rejected(decision, self.requests[index].num_prompt_tokens)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 from daemon import errors
 from daemon.answer import Answer, Delta
+from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
 from daemon.errors import ApiError
 from daemon.mailbox import Blamed, EngineLost, Item
-from daemon.response_bodies import FINISH_REASONS
+from daemon.response_bodies import FINISH_REASONS, Json, usage
 from engine.core.contents import TokenOutput
 from engine.core.decisions import FinishReason, RequestFinished
 
@@ -19,10 +20,18 @@ class Choices:
     """
     lost_error   what to tell when no engine will go on
     request_id   of the call, as the client knows it
+    counts       of choices per prompt
     finished     per choice that has ended, the engine's own account of it
     """
 
-    def __init__(self, answers: Sequence[Answer], lost_error: Callable[[], ApiError], request_id: str = "") -> None:
+    def __init__(
+        self,
+        answers: Sequence[Answer],
+        lost_error: Callable[[], ApiError],
+        request_id: str = "",
+        counts: ChoiceCounts = ONE_CHOICE,
+    ) -> None:
+        self._counts = counts
         self._request_id = request_id
         self._answers = answers
         self._lost_error = lost_error
@@ -36,6 +45,14 @@ class Choices:
     def num_tokens(self) -> int:
         """Output tokens received so far, over all choices."""
         return sum(answer.num_tokens for answer in self._answers)
+
+    def usage(self) -> Json:
+        """The token counts of the whole call, once all have finished; a prompt of several choices counts once."""
+        return usage([self.finished[index] for index in sorted(self.finished)], self._counts.num_tried)
+
+    def told(self) -> list[int]:
+        """Indices of the choices that are answered, in the answer's order."""
+        return self._counts.told([answer.mean_logprob for answer in self._answers])
 
     def take(self, index: int, item: Item) -> tuple[Delta, str | None] | None:
         """The delta that `item` gives, with the finish reason if it is the last; None while all is held back.

@@ -11,7 +11,7 @@ from aiohttp import web
 from daemon import errors, openai_api
 from daemon.errors import ApiError
 from daemon.json_body import parse_object
-from daemon.openai_api import Question
+from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, request_id_was_given
 from daemon.resumption import Resumption, asks_for_the_rest
 from daemon.service import Service

@@ -5,13 +5,14 @@ Fields that would change the answer but are not supported are refused (`refused_
 through and named, so that they can be logged. It must not know HTTP, engine or model, only the vocabulary's size.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from daemon import chat_messages, fields
 from daemon.api_keys import MAX_PRIORITY
+from daemon.choice_plan import read_counts
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
+from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
 from daemon.urgency import Urgency
 from engine.core.limits import MAX_REQUEST_ID_CHARS
@@ -25,44 +26,6 @@ MAX_LOGIT_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_PROMPTS = 128
 MAX_TARGET_MS = 86_400_000  # a day
-MAX_CHOICES = 128  # the API's own bound, told in the error; more than 1 is refused with another text
-
-Prompt = str | tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One call of the API, checked.
-
-    prompts            one text or token-id list per choice to come; empty for a chat
-    messages           of a chat, each {"role", "content"}; empty for a completion
-    max_output_tokens  None: the API's default, which depends on what the context leaves
-    seed               None: to be drawn by the daemon
-    sampling           its own seed is still 0
-    num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
-    unknown_fields     names of fields that were not looked at
-    """
-
-    is_chat: bool
-    model: str | None
-    prompts: tuple[Prompt, ...]
-    messages: tuple[dict[str, str], ...]
-    max_output_tokens: int | None
-    sampling: SamplingParams
-    seed: int | None
-    stop_strings: tuple[str, ...]
-    stop_token_ids: tuple[int, ...]
-    logit_bias: tuple[tuple[int, float], ...]
-    stream: bool
-    include_usage: bool
-    return_token_ids: bool
-    urgency: Urgency
-    request_id: str
-    unknown_fields: tuple[str, ...]
-
-    @property
-    def num_logprobs(self) -> int:
-        return self.sampling.num_logprobs
 
 
 def read_completion(body: Body, vocab_size: int) -> Question:
@@ -134,7 +97,6 @@ def _question(
     prompts: tuple[Prompt, ...] = (),
     messages: tuple[dict[str, str], ...] = (),
 ) -> Question:
-    _require_one_choice(body)
     stream = fields.boolean(body, "stream")
     min_tokens = fields.integer(body, "min_tokens", 0, 0, MAX_OUTPUT_TOKENS)
     if max_output_tokens is not None and min_tokens > max_output_tokens:
@@ -165,6 +127,7 @@ def _question(
         ),
         request_id=read_request_id(request_id),
         unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
+        counts=read_counts(body, max(1, len(prompts)), is_chat=bool(messages), stream=stream),
     )
 
 
@@ -187,12 +150,6 @@ def _max_output_tokens(body: Body, is_chat: bool) -> int | None:
     names = ("max_completion_tokens", "max_tokens") if is_chat else ("max_tokens",)
     given = [fields.integer(body, name, 0, 1, MAX_OUTPUT_TOKENS) for name in names if body.get(name) is not None]
     return given[0] if given else None  # the newer name wins, the older one is checked all the same
-
-
-def _require_one_choice(body: Body) -> None:
-    num_choices = fields.integer(body, "n", 1, 1, MAX_CHOICES)
-    if num_choices > 1:
-        raise bad_request(f"n is {num_choices}: n greater than 1 is not supported, send the request several times", "n")
 
 
 def _include_usage(body: Body, stream: bool) -> bool:

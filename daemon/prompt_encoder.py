@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from daemon.errors import bad_request
-from daemon.openai_api import Question
+from daemon.question import Question
 from engine.clock import Clock
 from engine.core.errors import EngineError
 from engine.text.chat_template import ChatTemplateError

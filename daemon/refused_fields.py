@@ -40,6 +40,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "documents": ([],),
 }
 REFUSABLE_FIELDS = frozenset(_HARMLESS)
+_OF_COMPLETIONS = ("best_of",)
 _WITHOUT_TOOLS = ("auto", "none")
 
 
@@ -47,6 +48,8 @@ def refuse_unsupported(body: Body, *, is_chat: bool) -> None:
     """Raises ApiError 400 for the first field that asks for what is not supported."""
     for name, harmless in _HARMLESS.items():
         value = body.get(name)
+        if name in _OF_COMPLETIONS and not is_chat:
+            continue
         if value is None or any(type(value) is type(allowed) and value == allowed for allowed in harmless):
             continue
         if name == "tool_choice" and not body.get("tools") and value in _WITHOUT_TOOLS:

@@ -109,15 +109,16 @@ class ResponseBodies:
         return choice
 
 
-def usage(finished: Sequence[RequestFinished]) -> Json:
-    """The token counts of a call, as the recording has them: summed over its choices."""
-    num_prompt_tokens = sum(request.num_prompt_tokens for request in finished)
+def usage(finished: Sequence[RequestFinished], num_per_prompt: int = 1) -> Json:
+    """The token counts of a call: outputs summed over its choices, prompts as the first choice of each counts them."""
+    firsts = finished[::num_per_prompt]
+    num_prompt_tokens = sum(request.num_prompt_tokens for request in firsts)
     num_output_tokens = sum(request.num_output_tokens for request in finished)
     return {
         "prompt_tokens": num_prompt_tokens,
         "completion_tokens": num_output_tokens,
         "total_tokens": num_prompt_tokens + num_output_tokens,
-        "prompt_tokens_details": {"cached_tokens": sum(request.num_cached_tokens for request in finished)},
+        "prompt_tokens_details": {"cached_tokens": sum(request.num_cached_tokens for request in firsts)},
     }
 
 

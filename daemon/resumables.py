@@ -164,7 +164,7 @@ class Resumables:
         if not records or len(records[-1]) == len(TokenOutput._fields):  # it had not ended
             self._numerics_class = opening["numerics_class"]
             token_ids = [item.token_id for item in answers.items if type(item) is TokenOutput]
-            call.requests.append(self._engine.take_over(arrive, token_ids, opening["num_hit_blocks"], answers))
+            call.requests[0] = self._engine.take_over(arrive, token_ids, opening["num_hit_blocks"], answers)
         return resumable
 
     # ── its time is over ─────────────────────────────────────────────────────────────────────────────────────────

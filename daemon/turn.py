@@ -5,6 +5,7 @@ event. However it ends, the engine is told, and one line is logged.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -14,12 +15,13 @@ from daemon import errors, openai_api
 from daemon.answer import Answer, Delta
 from daemon.answer_stream import AnswerStream
 from daemon.call import Call
+from daemon.choice_plan import Ask
 from daemon.choices import Choices
 from daemon.errors import ApiError
 from daemon.middleware import CALLER
-from daemon.openai_api import Question
+from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
-from daemon.response_bodies import ResponseBodies, usage
+from daemon.response_bodies import ResponseBodies
 from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
@@ -33,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Turn:
-    """`answer` once. `prompts` holds one token-id list per choice."""
+    """`answer` once. `prompts` are token ids."""
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class Turn:
         self._seed = question.seed if question.seed is not None else service.next_seed()
         self._outcome = "cancelled"  # until it is known better
         self._resume_seconds = 0.0
-        self._choices = Choices([self._new_answer() for _ in prompts], service.engine.lost_error, self._request_id)
+        self._asks = list(question.counts.asks(prompts, self._seed))
+        answers = [self._new_answer() for _ in self._asks]
+        self._choices = Choices(answers, service.engine.lost_error, self._request_id, question.counts)
         self._bodies = ResponseBodies(
             id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
             created=service.clock.wall_ns() // 1_000_000_000,
@@ -65,15 +69,14 @@ class Turn:
         )
 
     async def answer(self) -> web.StreamResponse:
-        is_one_stream = self._question.stream and len(self._prompts) == 1
+        is_one_stream = self._question.stream and len(self._asks) == 1
         max_seconds = self._service.config.max_resume_s
         self._resume_seconds = seconds_asked(self._request, max_seconds, is_one_stream=is_one_stream)
         answers = AnswerLog() if self._resume_seconds else None
         call = self._service.engine.open_call(answers)
         resumable: Resumable | None = None
         try:
-            for prompt in self._prompts:
-                self._ask(call, prompt)
+            self._ask_all(call)
             await call.accepted()
             if answers is not None:
                 resumable = await self._open_resumable(call, answers)
@@ -99,22 +102,35 @@ class Turn:
         await resumables.attach(resumable)
         return resumable
 
-    def _ask(self, call: Call, prompt: tuple[int, ...]) -> None:
+    def _ask_all(self, call: Call) -> None:
+        """Of each prompt the first choice; the others when it has its first token, if there are blocks to share."""
+        for ask in self._asks:
+            if ask.index == ask.leader or len(ask.prompt) < self._service.engine.block_size:
+                self._ask(call, ask, self._arrival_ns)
+            else:
+                call.hold(ask.leader, partial(self._ask_later, call, ask))
+
+    def _ask_later(self, call: Call, ask: Ask) -> None:
+        """It arrives when it is sent, for it was not the queue that kept it waiting."""
+        self._ask(call, ask, self._service.clock.now_ns())
+
+    def _ask(self, call: Call, ask: Ask, arrival_ns: int) -> None:
         question = self._question
-        suffix = f"-{len(call.requests)}" if len(self._prompts) > 1 else ""
+        suffix = f"-{ask.index}" if len(self._asks) > 1 else ""
         contents = RequestContents(
-            prompt,
+            ask.prompt,
             question.stop_token_ids,
             question.logit_bias,
             question.stop_strings,
             follows_text=not question.is_chat,
         )
         call.ask(
+            ask.index,
             self._request_id + suffix,
             self._urgency(),
-            self._arrival_ns,
-            self._max_output_tokens(len(prompt)),
-            question.sampling._replace(seed=self._seed),
+            arrival_ns,
+            self._max_output_tokens(len(ask.prompt)),
+            question.sampling._replace(seed=ask.seed),
             contents,
         )
 
@@ -137,7 +153,7 @@ class Turn:
         return max(default, self._question.sampling.min_tokens)
 
     async def _whole(self, call: Call) -> web.StreamResponse:
-        deltas: list[list[Delta]] = [[] for _ in self._prompts]
+        deltas: list[list[Delta]] = [[] for _ in self._asks]
         reasons: dict[int, str] = {}
         while not self._choices.are_finished:
             for index, item in await call.take():
@@ -145,9 +161,9 @@ class Turn:
                 if step is not None:
                     deltas[index].append(step[0])
                     reasons[index] = step[1] or ""
-        choices = [(Delta.joined(parts), reasons[index]) for index, parts in enumerate(deltas)]
+        choices = [(Delta.joined(deltas[index]), reasons[index]) for index in self._choices.told()]
         self._outcome = ",".join(sorted(set(reasons.values())))
-        body = self._bodies.whole(choices, usage(list(self._choices.finished.values())))
+        body = self._bodies.whole(choices, self._choices.usage())
         return web.json_response(body, headers=self._headers())
 
     async def _stream(self, call: Call) -> web.StreamResponse:
@@ -167,7 +183,7 @@ class Turn:
 
     async def _stream_choices(self, call: Call, stream: EventStream) -> None:
         keep_alive_seconds = self._service.config.keep_alive_interval
-        answer = AnswerStream(self._bodies, self._choices, len(self._prompts), keep_alive_seconds)
+        answer = AnswerStream(self._bodies, self._choices, len(self._asks), keep_alive_seconds)
         self._outcome = ",".join(sorted(await answer.write(call.take, stream)))
 
     def _new_answer(self) -> Answer:

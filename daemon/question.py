@@ -1,0 +1,46 @@
+"""What one call of the API asks for, checked: the fields of its body in our own words. It must not know JSON."""
+
+from dataclasses import dataclass
+
+from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
+from daemon.urgency import Urgency
+from engine.core.sampling_params import SamplingParams
+
+Prompt = str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of the API, checked.
+
+    prompts            texts or token-id lists; empty for a chat
+    messages           of a chat, each {"role", "content"}; empty for a completion
+    max_output_tokens  None: the API's default, which depends on what the context leaves
+    seed               None: to be drawn by the daemon
+    sampling           its own seed is still 0
+    num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
+    counts             how many choices each prompt has
+    unknown_fields     names of fields that were not looked at
+    """
+
+    is_chat: bool
+    model: str | None
+    prompts: tuple[Prompt, ...]
+    messages: tuple[dict[str, str], ...]
+    max_output_tokens: int | None
+    sampling: SamplingParams
+    seed: int | None
+    stop_strings: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    logit_bias: tuple[tuple[int, float], ...]
+    stream: bool
+    include_usage: bool
+    return_token_ids: bool
+    urgency: Urgency
+    request_id: str
+    unknown_fields: tuple[str, ...]
+    counts: ChoiceCounts = ONE_CHOICE
+
+    @property
+    def num_logprobs(self) -> int:
+        return self.sampling.num_logprobs
