@@ -42,15 +42,6 @@ MAX_SENT_PROMPT_TOKENS = 1_000_000  # keeps a request far below the bound of a f
 
 
 class EngineClient:
-class Reading(Protocol):
-    """A reading of the stream, told of each engine and of each of its entries."""
-
-    def begin_engine(self, info: dict[str, Any]) -> None:
-        """`info` as in `Ready`."""
-
-    def apply(self, entry: Entry) -> None: ...
-
-
     """
     live       requests that are not ended
     handover   what of these the engine has, and has had
@@ -86,12 +77,12 @@ class Reading(Protocol):
         return int(self.supervisor.info["limits"]["max_model_len"])
 
     @property
-    def _max_num_queued(self) -> int:
-        return int(self.supervisor.info["limits"]["max_num_queued_reqs"])
-    @property
     def block_size(self) -> int:
         return int(self.supervisor.info["limits"]["block_size"])
 
+    @property
+    def _max_num_queued(self) -> int:
+        return int(self.supervisor.info["limits"]["max_num_queued_reqs"])
 
     def open_call(self, mailbox: Mailbox | None = None) -> Call:
         return Call(self, mailbox)
