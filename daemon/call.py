@@ -27,6 +27,8 @@ class Call:
         self._engine = engine
         self._mailbox = mailbox or Mailbox()
         self._read_early: list[tuple[int, Item]] = []
+        self.trace_context = ""  # the client's W3C traceparent
+        self.trace_id = ""  # of its first request's spans
         self._held: dict[int, list[Callable[[], None]]] = {}
         self.requests: dict[int, LiveRequest] = {}  # by the index of their choice
 
@@ -42,8 +44,10 @@ class Call:
     ) -> None:
         """Send the request of one choice. Raises ApiError when the engine cannot take it."""
         request = self._engine.send_request(
-            request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox
+            *(request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox),
+            trace_context=self.trace_context,
         )
+        self.trace_id = self.trace_id or request.trace_id
         self.requests[index] = request
 
     def hold(self, leader: int, ask: Callable[[], None]) -> None:

@@ -213,6 +213,15 @@ class DaemonConfig:
     inject: tuple[str, ...] = _option(
         (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"
     )
+    otlp_traces_endpoint: str = _option(
+        "", "URL", values.text, "OpenTelemetry collector to send a trace of each request to; also by OTEL_EXPORTER_OTLP_…"
+    )
+    otlp_metrics_endpoint: str = _option(
+        "", "URL", values.text, "collector to send what /metrics says to; also by OTEL_EXPORTER_OTLP_…"
+    )
+    otlp_vllm_names: bool = _option(
+        False, "", values.switch, "spans bear the older attributes too, those of vLLM's and SGLang's spans"
+    )
     log_level: str = _option("info", "LEVEL", values.one_of("debug", "info", "warning", "error"), "least level logged")
 
     @property

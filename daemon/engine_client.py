@@ -7,7 +7,7 @@ notice only the pause (`handover.py`). It must not know HTTP or text.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from daemon import errors
 from daemon.call import Call
@@ -26,6 +26,7 @@ from engine.core.errors import EngineError
 from engine.core.events import CancelCause, ExecutorRestarted, PolicyChanged
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
+from engine.core.vocabulary import Entry
 from engine.protocol import (
     Arrive,
     ChangePolicy,
@@ -41,6 +42,15 @@ from recorder.timeline import Timeline
 MAX_SENT_PROMPT_TOKENS = 1_000_000  # keeps a request far below the bound of a frame; no context is so long
 
 
+class Reading(Protocol):
+    """A reading of the stream, told of each engine and of each of its entries."""
+
+    def begin_engine(self, info: dict[str, Any]) -> None:
+        """`info` as in `Ready`."""
+
+    def apply(self, entry: Entry) -> None: ...
+
+
 class EngineClient:
     """
     live       requests that are not ended
@@ -48,6 +58,7 @@ class EngineClient:
     timeline   what all entries so far add up to; goes on when the engine is restarted
     progress   whether work waits, and since when nothing has moved
     policy     name of the scheduling policy in charge; "" until an engine is ready
+    readings   whoever else wants all entries; they must neither raise nor wait
     """
 
     def __init__(self, config: EngineConfig, clock: Clock, engine_module: str = ENGINE_MODULE) -> None:
@@ -60,6 +71,7 @@ class EngineClient:
         self.progress = Progress(clock)
         self.recorder = RecorderTotals()
         self.policy = ""
+        self.readings: list[Reading] = []
         self.on_ready: Callable[[dict[str, Any]], None] = lambda info: None  # before any request is sent
         self._changed_to: ChangePolicy | None = None  # all changes so far as one: a new engine is told of it
         self._policy_changes: deque[tuple[ChangePolicy, asyncio.Future[None]]] = deque()  # not answered yet, in order
@@ -104,6 +116,7 @@ class EngineClient:
         sampling: SamplingParams,
         contents: RequestContents,
         mailbox: Mailbox,
+        trace_context: str = "",
     ) -> LiveRequest:
         """Number the request and send it, now or as soon as an engine is back.
 
@@ -130,6 +143,7 @@ class EngineClient:
             urgency.ttft_target_ms,
             urgency.itl_target_ms,
             arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
+            trace_context=trace_context,
         )
         request = self.live.add(arrive, index, mailbox)
         self.handover.submit(request)
@@ -198,6 +212,8 @@ class EngineClient:
                 self._answer_policy_change(None)
             self.live.apply(message)
             self.timeline.apply(message.entry)
+            for reading in self.readings:
+                reading.apply(message.entry)
             self.handover.go_on()
             self.progress.note_entry(message.entry, len(self.live))
         elif isinstance(message, PolicyRefused):
@@ -206,6 +222,8 @@ class EngineClient:
             limits = Limits.from_dict(message.info["limits"])
             self.timeline.begin_engine(limits)
             self.policy = limits.scheduling_policy
+            for reading in self.readings:
+                reading.begin_engine(message.info)
             self.on_ready(message.info)
             self.handover.announce(limits.block_size)
             self._restore_policy()

@@ -13,6 +13,7 @@ from engine.core.contents import TokenOutput
 from engine.core.decisions import RequestAdmitted, RequestFinished, RequestRejected, TokensEmitted
 from engine.core.events import RequestArrived
 from engine.protocol import Arrive, Handled
+from recorder.spans.trace_ids import trace_id_of
 
 
 @dataclass(slots=True)
@@ -53,6 +54,12 @@ class LiveRequest:
     @property
     def request_id(self) -> str:
         return self.arrive.request_id
+
+    @property
+    def trace_id(self) -> str:
+        """Of its spans, as `recorder/spans/` makes them."""
+        arrive = self.arrive
+        return f"{trace_id_of(arrive.request_id, arrive.arrival_ns, arrive.trace_context):032x}"
 
     @property
     def num_prompt_tokens(self) -> int:

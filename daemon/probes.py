@@ -48,7 +48,8 @@ class ProbeHandler:
         return web.json_response({"version": self._service.version})
 
     async def metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": self._metrics.content_type})
+        body, content_type = self._metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def models(self, request: web.Request) -> web.Response:
         cards = [self._card(name) for name in self._service.served_names]

@@ -21,6 +21,7 @@ from daemon.resume_journal import open_journal
 from daemon.run_directory import make_run_directory, resume_directory
 from daemon.service import Service
 from daemon.supervisor import EngineGaveUp
+from daemon.telemetry.open_telemetry import start_open_telemetry
 from engine.clock import Clock, SystemClock
 from engine.core.errors import EngineError
 from engine.text.model_source import ModelSource
@@ -52,6 +53,7 @@ async def serve(
     signals = _Signals()
     run_directory = make_run_directory(config, environment, clock)
     service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
+    sending = start_open_telemetry(service, run_directory.name if run_directory else "", environment)
     _take_over_streams(service, config, environment)
     signals.on_hangup(lambda: reload(service, read_again))
     supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
@@ -68,6 +70,8 @@ async def serve(
         await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
         supervising.cancel()
         await asyncio.gather(supervising, return_exceptions=True)
+        if sending is not None:
+            await sending.close()
         await service.resumables.close()
         service.close()
 

@@ -13,6 +13,7 @@ from daemon.errors import unavailable
 from daemon.prompt_encoder import PromptEncoder
 from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
+from daemon.telemetry.spans_sent import SpansSent
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.text.model_source import ModelSource
@@ -24,6 +25,7 @@ class Service:
 
     served_names   names that clients may ask for; the first is the one answered
     config         what it was started with; `reloaded` is what was read last (`reload.py`)
+    spans_sent     what became of OpenTelemetry's spans
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
 
@@ -44,6 +46,7 @@ class Service:
         self.served_names = config.served_model_name or (source.name,)
         self.created = clock.wall_ns() // 1_000_000_000
         self.version = version("reprise")
+        self.spans_sent = SpansSent()
         self.is_draining = False
         self._engine_config = engine_config
         self._text_model: TextModel | None = None

@@ -26,6 +26,7 @@ from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
 from daemon.streaming import EventStream
+from daemon.trace_context import trace_context_of
 from daemon.urgency import Urgency
 from engine.core.contents import RequestContents
 
@@ -74,6 +75,7 @@ class Turn:
         self._resume_seconds = seconds_asked(self._request, max_seconds, is_one_stream=is_one_stream)
         answers = AnswerLog() if self._resume_seconds else None
         call = self._service.engine.open_call(answers)
+        call.trace_context = trace_context_of(self._request)
         resumable: Resumable | None = None
         try:
             self._ask_all(call)
@@ -91,7 +93,7 @@ class Turn:
                 call.close()
             else:
                 self._service.resumables.detach(resumable)
-            self._log_end()
+            self._log_end(call.trace_id)
 
     async def _open_resumable(self, call: Call, answers: AnswerLog) -> Resumable:
         """From now on a broken connection ends nothing: the client may come back."""
@@ -205,10 +207,11 @@ class Turn:
             headers[RESUME_HEADER] = f"{self._resume_seconds:g}"
         return headers
 
-    def _log_end(self) -> None:
+    def _log_end(self, trace_id: str) -> None:
         log.info(
             "request ended",
             request_id=self._request_id,
+            trace_id=trace_id,
             endpoint=self._request.path,
             outcome=self._outcome,
             stream=self._question.stream,

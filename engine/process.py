@@ -178,6 +178,7 @@ class SocketOutbox:
             keeper.outcome.num_bytes,
             keeper.outcome.num_pinned_bytes,
             recorder.is_paused or recorder.has_gap_to_write,
+            recorder.num_waiting_entries,
         )
         if status == self._recorder_status:
             return True
@@ -245,11 +246,17 @@ class EngineProcess:
             self._keeper = Keeper(self._recorder, _bounds(self._config), self._clock, _warn)
             self._outbox.watch(self._recorder, self._keeper)
             sink = self._recorder
-        self._outbox.put(Ready({**built.info, "limits": built.limits.to_dict(), "record_dir": self._config.record_dir}))
+        self._outbox.put(Ready({**built.info, **self._told_when_ready(), "limits": built.limits.to_dict()}))
         if self._config.inject:
             self._inject_faults(built.runner)
         watch, audit = built.runner.watch, self._self_audit(built)
         return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put, watch, audit)
+
+    def _told_when_ready(self) -> dict[str, object]:
+        """Where it is recorded, and what is to be added to a `now_ns` for the calendar's time."""
+        clock, recorder = self._clock, self._recorder
+        offset_ns = clock.wall_ns() - clock.now_ns() if recorder is None else recorder.wall_offset_ns
+        return {"record_dir": self._config.record_dir, "wall_offset_ns": offset_ns}
 
     def _self_audit(self, built: BuiltRunner) -> SelfAudit | None:
         if self._config.audit_rate == 0:

@@ -112,6 +112,7 @@ class RecorderStatus(NamedTuple):
     num_directory_bytes, num_pinned_bytes
                             of all runs in the record directory, as last counted
     is_stopped              entries are being lost: the disk is full or refuses them
+    num_waiting_entries     given to the recorder, and not yet on file or counted as lost
     """
 
     num_bytes: int
@@ -122,6 +123,7 @@ class RecorderStatus(NamedTuple):
     num_directory_bytes: int = 0
     num_pinned_bytes: int = 0
     is_stopped: bool = False
+    num_waiting_entries: int = 0
 
 
 _TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)

@@ -5,6 +5,9 @@ made for it show ours; in seconds, tokens and times.
 """
 
 from bisect import bisect_left
+from typing import NamedTuple
+
+from recorder.request_span import RequestSpan
 
 TTFT_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
@@ -21,26 +24,43 @@ REQUEST_SECONDS = (
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 REQUEST_TOKENS = tuple([digit * 10**power for power in range(6) for digit in (1, 2, 5)])
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
+CHOICES = (1, 2, 5, 10, 20)
+STEP_PHASE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Exemplar(NamedTuple):
+    """A value of a bucket, and whose it was."""
+
+    value: float
+    span: RequestSpan
 
 
 class Histogram:
     """
     bounds   ascending upper bounds; a value falls into the first bucket whose bound is not below it
     counts   values per bucket, not accumulated; the last one beyond all bounds
+    exemplars
+             bucket → the latest value in it that came with its request
     """
 
-    __slots__ = ("bounds", "count", "counts", "sum")
+    __slots__ = ("bounds", "count", "counts", "exemplars", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum: float = 0
         self.count = 0
+        self.exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
         self.count += 1
+
+    def observe_of(self, value: float, span: RequestSpan) -> None:
+        """Observe the value, and remember that it was this request's."""
+        self.observe(value)
+        self.exemplars[bisect_left(self.bounds, value)] = Exemplar(value, span)
 
     def cumulative(self) -> list[tuple[float, int]]:
         """(upper bound, values up to it) per bucket, ending with (inf, count): the form of Prometheus."""

@@ -64,6 +64,7 @@ class RequestSpan:
         "request_id",
         "tenant",
         "token_times_ns",
+        "trace_context",
     )
 
     def __init__(self, event: RequestArrived, now_ns: int, *, keep_times: bool, keep_history: bool) -> None:
@@ -74,6 +75,7 @@ class RequestSpan:
         self.arrival_ns = event.arrival_ns
         self.num_prompt_tokens = event.num_prompt_tokens
         self.max_output_tokens = event.max_output_tokens
+        self.trace_context = event.trace_context
         self.phase = Phase.WAITING
         self.outcome = ""
         self.first_admitted_ns: int | None = None

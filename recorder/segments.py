@@ -99,6 +99,10 @@ class SegmentWriter:
         return self._header.segment_number
 
     @property
+    def wall_offset_ns(self) -> int:
+        return self._header.created_wall_ns - self._header.created_now_ns
+
+    @property
     def num_bytes(self) -> int:
         return self._num_closed_bytes + self._file.num_bytes
 

@@ -8,23 +8,26 @@ from recorder.entry_queue import Item, Refused
 
 
 class Settling:
-    """The writer thread moves it on, others wait for it."""
+    """The writer thread moves it on, others wait for it.
+
+    settled   the first sequence that is not settled
+    """
 
     def __init__(self, first_sequence: int) -> None:
-        self._settled = first_sequence
+        self.settled = first_sequence
         self._moved = threading.Condition()
         self._is_awaited = False
 
     def wait_until(self, sequence: int, timeout_s: float) -> bool:
         """Whether the entry is settled within this time; with a timeout of 0 it only looks."""
-        if sequence < self._settled:
+        if sequence < self.settled:
             return True
         if timeout_s <= 0:
             return False
 
         def is_settled() -> bool:
             self._is_awaited = True  # before looking: `settle` moves on first and looks at this then
-            return sequence < self._settled
+            return sequence < self.settled
 
         with self._moved:
             return self._moved.wait_for(is_settled, timeout_s)
@@ -33,9 +36,9 @@ class Settling:
         """All of the batch is written."""
         for item in reversed(batch):
             if isinstance(item, Entry):
-                self._settled = item.sequence + (type(item.event) is not CoreKeyframe)
+                self.settled = item.sequence + (type(item.event) is not CoreKeyframe)
             elif isinstance(item, Refused):
-                self._settled = item.lost.first_sequence + item.lost.num_entries
+                self.settled = item.lost.first_sequence + item.lost.num_entries
             else:
                 continue
             break

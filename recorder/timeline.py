@@ -18,6 +18,7 @@ from engine.core.decisions import (
     RequestFinished,
     RequestPreempted,
     RequestRejected,
+    StarvationSeen,
     StepPlanned,
     ThrashingBegan,
     ThrashingEnded,
@@ -45,6 +46,7 @@ class Timeline:
     live                  request → span of those waiting, running or preempted; an ended one is forgotten
     spans                 with `keep_spans`: all of them, refused and ended ones included, each with its details;
                           without `keep_histories` of these only the times of its tokens
+    limits                of the engine that runs; None until one has begun
     num_running           gauge
     num_waiting           gauge, preempted ones included
     waiting_by_reason     gauge, of those waiting that were told why
@@ -60,6 +62,7 @@ class Timeline:
         self.totals = Totals()
         self.live: dict[int, RequestSpan] = {}
         self.spans: dict[int, RequestSpan] = {}
+        self.limits = limits
         self.num_running = 0
         self.num_waiting = 0
         self.waiting_by_reason: Counter[str] = Counter()
@@ -106,6 +109,7 @@ class Timeline:
 
     def begin_engine(self, limits: Limits) -> None:
         """A new engine process begins with an empty pool of this size."""
+        self.limits = limits
         self.num_kv_blocks = self.num_blocks_free = limits.num_kv_blocks
         self.num_host_blocks = limits.swap_space_blocks
         self.is_thrashing = False
@@ -124,7 +128,10 @@ class Timeline:
         elif on_event := self._on_record.get(type(event)):
             on_event(event, now_ns)
         for decision in decisions:
-            if on_decision := self._on_record.get(type(decision)):
+            kind = type(decision)
+            reason_field = _REASON_FIELDS.get(kind)
+            self.totals.decisions[kind.__name__, getattr(decision, reason_field) if reason_field else ""] += 1
+            if on_decision := self._on_record.get(kind):
                 on_decision(decision, now_ns)
         if type(event) is ExecutorRestarted:
             self._begin_again(event, now_ns)
@@ -205,6 +212,7 @@ class Timeline:
         self.totals.num_tokens_lost += decision.num_tokens_lost
         if decision.chain_length == 2:
             self.totals.num_cascades += 1
+        self.totals.preemption_chain_length.observe(decision.chain_length)
         self.totals.longest_cascade = max(self.totals.longest_cascade, decision.chain_length)
         self.num_blocks_free += decision.num_blocks_freed
         is_swap = decision.mode == PreemptMode.SWAP
@@ -308,9 +316,12 @@ class Timeline:
         totals.sample_ns += event.sample_ns
         totals.swap_ns += event.swap_ns
         step, planned_ns = self._planned
-        totals.step_ns += (
-            now_ns - planned_ns if step == event.step else event.execute_ns + event.sample_ns
-        )  # after a gap
+        known_ns = event.execute_ns + event.sample_ns
+        step_ns = now_ns - planned_ns if step == event.step else known_ns  # after a gap
+        totals.step_ns += step_ns
+        phases = (event.swap_ns, event.execute_ns, event.sample_ns, max(0, step_ns - known_ns))
+        for histogram, phase_ns in zip(totals.step_phase_seconds.values(), phases, strict=True):
+            histogram.observe(phase_ns / 1e9)
         totals.iteration_tokens.observe(self._num_step_tokens)
 
     def _on_step_failed(self, event: StepFailed, now_ns: int) -> None:
@@ -334,7 +345,7 @@ class Timeline:
             else:
                 span.first_token_ns = now_ns
                 totals.prompt_tokens += span.num_prompt_tokens
-                totals.time_to_first_token_seconds.observe((now_ns - span.arrival_ns) / 1e9)
+                totals.time_to_first_token_seconds.observe_of((now_ns - span.arrival_ns) / 1e9, span)
             span.last_token_ns = now_ns
             if span.token_times_ns is not None:
                 span.token_times_ns.append(now_ns)
@@ -367,3 +378,10 @@ class Timeline:
 
 
 _WAITING_PHASES = frozenset((Phase.WAITING, Phase.PREEMPTED))
+_REASON_FIELDS: dict[type[Any], str] = {
+    RequestRejected: "reason",
+    RequestDeferred: "reason",
+    RequestPreempted: "reason",
+    RequestFinished: "reason",
+    StarvationSeen: "cause",
+}

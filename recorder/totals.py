@@ -6,15 +6,19 @@ Histograms bear the names under which /metrics shows them (without prefix), time
 from collections import Counter
 
 from recorder.histogram import (
+    CHOICES,
     PREEMPTIONS,
     REQUEST_SECONDS,
     REQUEST_TOKENS,
+    STEP_PHASE_SECONDS,
     STEP_TOKENS,
     TOKEN_GAP_SECONDS,
     TTFT_SECONDS,
     Histogram,
 )
 from recorder.request_span import RequestSpan
+
+STEP_PHASES = ("swap", "execute", "sample", "rest")  # of a step's time; the rest: deciding, recording, passing on
 
 
 class Totals:
@@ -38,7 +42,8 @@ class Totals:
     num_kv_mismatches        times that a block did not hold what was written to it
     audits                   AuditCompleted events by result; num_audited_tokens: compared in them
     num_evicted_blocks       cached blocks given up for new ones
-    deferrals                RequestDeferred decisions by reason
+    deferrals                RequestDeferred decisions by reason; deferred_ns: time that ended requests waited for each
+    decisions                (name of the decision, its reason or cause; "" for those without) → how many
     num_steps                executed; execute_ns (model) and sample_ns (sampler) are the sums over them
     step_ns                  sum over them of the time from planning a step to handling its result: what is more than
                              execute_ns and sample_ns went into deciding, recording and passing on
@@ -69,6 +74,8 @@ class Totals:
         self.num_audited_tokens = 0
         self.num_evicted_blocks = 0
         self.deferrals: Counter[str] = Counter()
+        self.deferred_ns: Counter[str] = Counter()
+        self.decisions: Counter[tuple[str, str]] = Counter()
         self.num_steps = 0
         self.num_failed_steps = 0
         self.execute_ns = 0
@@ -86,14 +93,19 @@ class Totals:
         self.request_prompt_tokens = Histogram(REQUEST_TOKENS)
         self.request_generation_tokens = Histogram(REQUEST_TOKENS)
         self.request_params_max_tokens = Histogram(REQUEST_TOKENS)
+        self.request_params_n = Histogram(CHOICES)
         self.request_num_preemptions = Histogram(PREEMPTIONS)
+        self.preemption_chain_length = Histogram(PREEMPTIONS)
+        self.step_phase_seconds = {phase: Histogram(STEP_PHASE_SECONDS) for phase in STEP_PHASES}
 
     def add_ended(self, span: RequestSpan) -> None:
         """Observe an ended request, whatever its end, in each histogram for which its span happened."""
         self.request_prompt_tokens.observe(span.num_prompt_tokens)
         self.request_generation_tokens.observe(span.num_output_tokens)
         self.request_params_max_tokens.observe(span.max_output_tokens)
+        self.request_params_n.observe(1)  # each choice is a request of its own here
         self.request_num_preemptions.observe(span.num_preemptions)
+        self.deferred_ns.update(span.deferred_ns)
         for seconds, nanoseconds in (
             (self.e2e_request_latency_seconds, span.e2e_ns),
             (self.request_queue_time_seconds, span.queue_ns),
@@ -103,4 +115,4 @@ class Totals:
             (self.request_time_per_output_token_seconds, span.tpot_ns),
         ):
             if nanoseconds is not None:
-                seconds.observe(nanoseconds / 1e9)
+                seconds.observe_of(nanoseconds / 1e9, span)

@@ -70,6 +70,7 @@ class Recorder:
         self._retry_interval_s = sync_interval_ms / 1e3
         self._queue = EntryQueue(max_queue_entries)
         self._settling = Settling(header.first_sequence)
+        self._num_recorded = header.first_sequence
         self._slo = None if slo is None or slo.is_idle else slo
         self._folder = claim_folder(directory)
         self._disk = DiskSync(sync_interval_ms)
@@ -96,6 +97,16 @@ class Recorder:
     def num_entries(self) -> int:
         """The engine's entries that are on file."""
         return self._segments.num_entries
+
+    @property
+    def wall_offset_ns(self) -> int:
+        """What is to be added to a `now_ns` for the calendar's time, by the segment under way."""
+        return self._segments.wall_offset_ns
+
+    @property
+    def num_waiting_entries(self) -> int:
+        """Entries given to `record` that are neither on file nor counted as lost yet."""
+        return max(0, self._num_recorded - self._settling.settled)
 
     @property
     def num_gap_entries(self) -> int:
@@ -131,6 +142,7 @@ class Recorder:
         """Engine thread: queue the entry for writing. Never blocks, never raises."""
         self._demand.see(entry)
         self._queue.put(entry)
+        self._num_recorded = entry.sequence + 1
 
     def record_contents(self, request: int, contents: RequestContents) -> None:
         """Engine thread: a request's token ids, to the vault. Call it before the request's first step completes, so

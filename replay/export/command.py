@@ -34,6 +34,7 @@ FORMATS = {
     "parquet": Format(".parquet", "a folder of tables; needs reprise[parquet]"),
     "mooncake": Format(".mooncake.jsonl", "the load, with ids of prompt blocks"),
     "openai-batch": Format(".batch.jsonl", "the load, with prompts"),
+    "metrics": Format(".prom", "what /metrics showed at the end, as Prometheus text"),
 }
 
 
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meanings = "; ".join(f"{name}: {form.meaning}" for name, form in FORMATS.items())
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--format", choices=[*FORMATS], help=meanings)
+    what.add_argument("--metrics", action="store_true", help="the figures that /metrics showed, as Prometheus text")
     what.add_argument(
         "--pytest", type=Path, metavar="DIR", help="a test of a few lines and a redacted fixture of 50 kB at most"
     )
@@ -65,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from replay.lives import Run
 
     recorded, notes = Run.open(args.recording), list[str]()
+    args.format = "metrics" if args.metrics else args.format
     target = args.output or f"{args.recording.resolve().stem}{FORMATS[args.format].suffix}"
     counts = _write(recorded, args, target, notes)
     notes += recorded.notes()
@@ -104,6 +107,10 @@ def _writer(args: argparse.Namespace) -> "Write":
             from replay.export.jsonl import write_jsonl
 
             return lambda run, file, args, notes: write_jsonl(run, file)
+        case "metrics":
+            from replay.export.metrics import write_metrics
+
+            return lambda run, file, args, notes: write_metrics(run, file)
         case "mooncake":
             from replay.export.load_traces import write_mooncake
 
