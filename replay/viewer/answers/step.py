@@ -41,8 +41,8 @@ def step(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     _, recorded = run_of(viewed, life)
     with viewed.database() as database:
         row = _row(database, life, number)
-        before = database.execute("SELECT max(sequence) FROM steps WHERE life = ? AND step < ?", (life, number))
-        first_sequence = (before.fetchone()[0] or -1) + 1
+        before = "SELECT coalesce(max(sequence), -1) FROM steps WHERE life = ? AND step < ?"
+        first_sequence = database.execute(before, (life, number)).fetchone()[0] + 1
         neighbours = dict(database.execute(_NEIGHBOURS, {"life": life, "step": number}).fetchone())
         blocks = _blocks(database.execute(_BLOCKS, (life, number)))
         told = _Told(database, life)

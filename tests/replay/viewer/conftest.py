@@ -1,0 +1,35 @@
+"""A loaded recording as the viewer sees it, made once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.clock import SystemClock
+from replay.viewer.viewed import Viewed
+from tests.replay.recorded_runs import LIMITS, mixed_load, record_run
+
+LOADED = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=12)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With preemptions, swaps, cascades, cancels, prefix hits, keyframes and contents."""
+    folder = tmp_path_factory.mktemp("viewed") / "run"
+    return record_run(folder, mixed_load(60, seed=5), limits=LOADED, keyframe_every=60)
+
+
+@pytest.fixture(scope="session")
+def index_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("indexes")
+
+
+@pytest.fixture(scope="session")
+def viewed(run: Path, index_folder: Path) -> Iterator[Viewed]:
+    """Indexed to the end."""
+    found = Viewed.open(run, SystemClock(), index_folder)
+    found.index.update()
+    found.state.state = "ready"
+    yield found
+    found.states.close()
