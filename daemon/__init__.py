@@ -3,11 +3,14 @@
 In reading order:
     __main__.py           the command `reprise`: serve here, the replay verbs from replay/
     config.py             every option, its unit and default; `option_values.py` reads one value
-    server.py             start-up, signals; `drain.py` the orderly end, `reload.py` new options
-    application.py        routes and sockets; `middleware.py` what all requests pass
+    config_sources.py     where a value is taken from; `config_view.py` all of them shown, secrets masked
+    server.py             start-up; `signals.py`, `drain.py` the orderly end, `reload.py` new options
+    systemd/              as a service: what the manager is told, hands over, and is given to install
+    config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
+    application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
-    api_keys.py           who may ask, and the tenant each key stands for
+    api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
@@ -20,7 +23,7 @@ In reading order:
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     handover.py           what becomes of the live requests when it dies
-    probes.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
+    probes.py, health.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     incidents.py          what is recorded now, kept with a note
     run_directory.py      where this run is recorded
     bench/, load/         clients that measure any server: drawn loads, and those of traces

@@ -13,7 +13,8 @@ from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
 
-from daemon.config import DaemonConfig, InvalidOption, default_text, flag_name, read_config, unknown_variables
+from daemon.config import DaemonConfig, default_text, flag_name
+from daemon.config_sources import InvalidOption, config_path, read_configured, unknown_variables
 from engine.core.errors import EngineError
 from engine.text.model_source import DEFAULT_MODEL
 
@@ -29,12 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_serve(subparsers)
     if not given or given[0] != "serve":  # serving needs nothing of the other verbs, nor what they import
         from daemon.bench.command import add_bench
+        from daemon.config_command import add_config
         from daemon.load.command import add_load
+        from daemon.reload_command import add_reload
+        from daemon.systemd.install import add_install_unit
         from replay.__main__ import add_verbs
 
         add_verbs(subparsers)
         add_bench(subparsers)
         add_load(subparsers)
+        for add in (add_config, add_reload, add_install_unit):
+            add(subparsers)
         _add_doctor(subparsers)
     parsed = parser.parse_args(given)
     code: int = parsed.run(parsed)
@@ -98,19 +104,20 @@ def _serve(parsed: argparse.Namespace) -> int:
     from engine.text.model_source import resolve_model
 
     flags = {name: value for name, value in vars(parsed).items() if name not in ("run", "config")}
-    toml_path = getattr(parsed, "config", None) or os.environ.get("REPRISE_CONFIG")
+    toml_path = config_path(getattr(parsed, "config", None), os.environ)
     try:
-        config = read_config(flags, os.environ, toml_path)
+        configured = read_configured(flags, os.environ, toml_path)
     except InvalidOption as error:
         print(f"reprise serve: {error}", file=sys.stderr)
         return 2
+    config = configured.config
     set_up_logging(config.log_level)
     for variable in unknown_variables(os.environ):
         structlog.get_logger().warning("environment variable is no option and is ignored", variable=variable)
     try:
         source = resolve_model(config.model)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(serve(config, source, lambda: read_config(flags, os.environ, toml_path)))
+            return runner.run(serve(configured, source, lambda: read_configured(flags, os.environ, toml_path)))
     except EngineError as error:
         print(f"reprise serve: {error}", file=sys.stderr)
         return 1

@@ -1,11 +1,15 @@
 """Who may ask, and for whom: API keys as they are configured, and the tenant that a request's key stands for.
 
-One key (`--api-key`) lets in whoever has it, as tenant "default". A file (`--api-key-file`, TOML) names tenants; it
-holds no key, only what `printf %s KEY | sha256sum` prints, so that who reads it cannot ask in their name:
+One key (`--api-key`) lets in whoever has it, as tenant "default" and administrator. A file (`--api-key-file`, TOML)
+names tenants; it holds no key, only what `printf %s KEY | sha256sum` prints, so that who reads it cannot ask in their
+name:
 
     [tenants.chat]
     sha256 = ["2bb80d53…", "…"]   # any number of keys, so that one can be replaced while the other still works
     priority = 3                  # class of requests that name none; default 0
+    max_concurrent_requests = 8   # of all its keys together; more get 429; default 0: no bound
+    tokens_per_minute = 60_000    # prompt and output, likewise (`tenant_limits.py`)
+    admin = true                  # may see /config; default false
 
 It must not know HTTP. A key that is tried is compared with all there are, each in constant time.
 """
@@ -24,6 +28,9 @@ DEFAULT_TENANT = "default"
 MAX_PRIORITY = 9
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_MAX_BOUND = 2**40
+_FIELDS = {"sha256", "priority", "admin", "max_concurrent_requests", "tokens_per_minute"}
+_WANTED = "priority, admin, max_concurrent_requests, tokens_per_minute"
 _REMEDY = "see `daemon/api_keys.py` or the README for the form"
 
 
@@ -33,11 +40,16 @@ class InvalidKeyFile(EngineError):
 
 class Caller(NamedTuple):
     """
-    priority   class of the caller's requests that name none
+    priority                                      class of the caller's requests that name none
+    is_admin                                      may see what belongs to no tenant
+    max_concurrent_requests, tokens_per_minute    of the tenant, whichever of its keys; 0: no bound
     """
 
     tenant: str = DEFAULT_TENANT
     priority: int = 0
+    is_admin: bool = False
+    max_concurrent_requests: int = 0
+    tokens_per_minute: int = 0
 
 
 class ApiKeys:
@@ -50,7 +62,7 @@ class ApiKeys:
     @classmethod
     def configured(cls, api_key: str, path: str) -> "ApiKeys":
         """Those of the options; "" where one is not given. Raises InvalidKeyFile."""
-        callers = [(_digest(api_key), Caller())] if api_key else []
+        callers = [(_digest(api_key), Caller(is_admin=True))] if api_key else []
         return cls([*callers, *_read(path)] if path else callers)
 
     @property
@@ -60,7 +72,7 @@ class ApiKeys:
     def caller_of(self, key: str) -> Caller | None:
         """None: the key is nobody's."""
         if not self._callers:
-            return Caller()
+            return Caller(is_admin=True)
         digest, found = _digest(key), None
         for of_one, caller in self._callers:
             if hmac.compare_digest(of_one, digest):
@@ -92,15 +104,25 @@ def _read_tenant(path: str, name: str, table: Any) -> list[tuple[bytes, Caller]]
     where = f"--api-key-file: {path}: tenant {name}"
     if not _NAME.fullmatch(name):
         raise InvalidKeyFile(f"{where}: a name is 1 to 64 letters, digits, dots, dashes or underscores")
-    if not isinstance(table, Mapping) or (unknown := set(table) - {"sha256", "priority"}):
+    if not isinstance(table, Mapping) or (unknown := set(table) - _FIELDS):
         named = f" (there is {', '.join(sorted(unknown))})" if isinstance(table, Mapping) else ""
-        raise InvalidKeyFile(f"{where}: give sha256 and, if wanted, priority, and nothing else{named}")
+        raise InvalidKeyFile(f"{where}: give sha256 and, if wanted, {_WANTED}, and nothing else{named}")
     digests, priority = table.get("sha256"), table.get("priority", 0)
     if not isinstance(digests, list) or not digests or not all(_is_digest(digest) for digest in digests):
         raise InvalidKeyFile(f"{where}: sha256 must list 64 hexadecimal digits a key, as sha256sum prints them")
     if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
         raise InvalidKeyFile(f"{where}: priority must be a whole number from 0 to {MAX_PRIORITY}")
-    return [(bytes.fromhex(digest), Caller(name, priority)) for digest in digests]
+    is_admin = table.get("admin", False)
+    if type(is_admin) is not bool:
+        raise InvalidKeyFile(f"{where}: admin must be true or false")
+    bounds = [_bound(where, field, table.get(field, 0)) for field in ("max_concurrent_requests", "tokens_per_minute")]
+    return [(bytes.fromhex(digest), Caller(name, priority, is_admin, *bounds)) for digest in digests]
+
+
+def _bound(where: str, field: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_BOUND:
+        raise InvalidKeyFile(f"{where}: {field} must be a whole number from 0 (no bound) to {_MAX_BOUND}")
+    return value
 
 
 def _is_digest(value: object) -> bool:

@@ -3,12 +3,16 @@
 aiohttp takes a quarter of a second to import, so `server.py` starts the engine first.
 """
 
+from collections.abc import Sequence
+from socket import socket
+
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
+from daemon.listening import BACKLOG, listening_sockets
 from daemon.middleware import error_middleware, key_middleware
 from daemon.probes import ProbeHandler
 from daemon.resumption import Resumption
@@ -17,20 +21,23 @@ from daemon.service import Service
 CLOSE_SECONDS = 0.5  # for idle connections when the server ends
 
 
-async def listen(service: Service, calls: CallCounter) -> web.AppRunner:
-    """Take calls on the configured address until `cleanup()`. Raises OSError where it cannot be listened on."""
+async def listen(service: Service, calls: CallCounter, inherited: Sequence[socket] = ()) -> web.AppRunner:
+    """Take calls until `cleanup()`, on `inherited` sockets, or else on the configured address.
+
+    Raises OSError where it cannot be listened on.
+    """
+    config = service.config
+    sockets = listening_sockets(config.host, config.port, inherited, config.client_timeout)
     runner = web.AppRunner(
         build_application(service, calls),
         handler_cancellation=True,  # a handler ends when its client leaves
         shutdown_timeout=CLOSE_SECONDS,
+        keepalive_timeout=config.client_timeout,  # also for a head that comes byte by byte, and for none
         access_log=None,  # one line per request comes from the handler, with what counts
     )
     await runner.setup()
-    try:
-        await web.TCPSite(runner, service.config.host, service.config.port, reuse_address=True).start()
-    except OSError:
-        await runner.cleanup()
-        raise
+    for each in sockets:
+        await web.SockSite(runner, each, backlog=BACKLOG).start()
     return runner
 
 
@@ -60,6 +67,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
             web.get("/ready", probes.ready),
             web.get("/metrics", probes.metrics),
             web.get("/version", probes.version),
+            web.get("/config", probes.config),
             web.post("/incidents", IncidentHandler(service).mark),
         ]
     )

@@ -1,35 +1,27 @@
 """Every option of `reprise serve`: its unit, default and meaning, in one table, read once into one frozen object.
 
-A value is taken from the first place that has it: flag (`--max-num-seqs 8`), environment (`REPRISE_MAX_NUM_SEQS=8`),
-TOML file (`max-num-seqs = 8`), default. The names are vLLM's where it has one. This file must not know what the
-options do.
+The names are vLLM's where it has one. This file must not know what the options do, nor where their values are taken
+from: `config_sources.py`.
 """
 
-import difflib
-import tomllib
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from daemon import option_values as values
 from engine.config import EngineConfig
 from engine.core.admission import RESERVATIONS
-from engine.core.errors import EngineError
+from engine.core.limits import Limits
 from engine.core.phases.registry import PHASES_NAMES
 from engine.core.policies.registry import POLICY_NAMES
 
-ENVIRONMENT_PREFIX = "REPRISE_"
 NO_RECORDING = "none"
 _INT32 = 2**31 - 1
+_LIMITS = Limits()  # whose defaults hold here too
 
 
-class InvalidOption(EngineError):
-    """An option's value or name cannot be used; the message names it and says what to give instead."""
-
-
-def _option(default: Any, unit: str, read: values.Reader, meaning: str) -> Any:
-    return field(default=default, metadata={"unit": unit, "read": read, "meaning": meaning})
+def _option(default: Any, unit: str, read: values.Reader, meaning: str, *, is_secret: bool = False) -> Any:
+    """`is_secret`: the value is shown nowhere, not even in the message that refuses it."""
+    return field(default=default, metadata={"unit": unit, "read": read, "meaning": meaning, "is_secret": is_secret})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +42,16 @@ class DaemonConfig:
     )
     host: str = _option("127.0.0.1", "ADDRESS", values.text, "address to listen on")
     port: int = _option(8000, "PORT", values.integer(0, 65_535), "port to listen on; 0 takes a free one")
-    api_key: str = _option("", "KEY", values.text, "required as Bearer token on /v1/; better set in the environment")
+    api_key: str = _option(
+        "", "KEY", values.text, "required as Bearer token on /v1/; better set in the environment", is_secret=True
+    )
     api_key_file: str = _option(
         "", "FILE.toml", values.text, "more keys, as SHA-256: each stands for a tenant and its class of priority"
     )
     dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")
-    block_size: int = _option(16, "TOKENS", values.integer(1, 1024), "tokens per KV block")
+    block_size: int = _option(_LIMITS.block_size, "TOKENS", values.integer(1, 1024), "tokens per KV block")
     num_kv_blocks: int = _option(
         0, "BLOCKS", values.integer(0, _INT32), "blocks in the KV pool; 0: what fits kv-cache-memory"
     )
@@ -76,76 +70,129 @@ class DaemonConfig:
     max_model_len: int = _option(
         0, "TOKENS", values.integer(0, _INT32), "prompt and output together; 0: what model and pool allow"
     )
-    max_num_seqs: int = _option(64, "REQUESTS", values.integer(1, 65_536), "requests running at the same time")
-    max_num_batched_tokens: int = _option(512, "TOKENS", values.integer(1, 1_048_576), "tokens computed in one step")
-    max_num_queued_reqs: int = _option(1024, "REQUESTS", values.integer(1, 1_048_576), "requests that may wait")
+    max_num_seqs: int = _option(
+        _LIMITS.max_num_seqs, "REQUESTS", values.integer(1, 65_536), "requests running at the same time"
+    )
+    max_num_batched_tokens: int = _option(
+        _LIMITS.max_num_batched_tokens, "TOKENS", values.integer(1, 1_048_576), "tokens computed in one step"
+    )
+    max_num_queued_reqs: int = _option(
+        _LIMITS.max_num_queued_reqs, "REQUESTS", values.integer(1, 1_048_576), "requests that may wait"
+    )
     max_num_queued_tokens: int = _option(
-        0, "TOKENS", values.integer(0, 2**40), "prompt tokens of those that wait; 0: no bound"
+        _LIMITS.max_num_queued_tokens,
+        "TOKENS",
+        values.integer(0, 2**40),
+        "prompt tokens of those that wait; 0: no bound",
     )
     max_num_queued_reqs_per_tenant: int = _option(
-        0, "REQUESTS", values.integer(0, 1_048_576), "of one tenant that may wait; more get 429; 0: no bound"
+        _LIMITS.max_num_queued_reqs_per_tenant,
+        "REQUESTS",
+        values.integer(0, 1_048_576),
+        "of one tenant that may wait; more get 429; 0: no bound",
     )
     max_num_queued_tokens_per_tenant: int = _option(
-        0, "TOKENS", values.integer(0, 2**40), "prompt tokens of one tenant's that wait; more get 429; 0: no bound"
+        _LIMITS.max_num_queued_tokens_per_tenant,
+        "TOKENS",
+        values.integer(0, 2**40),
+        "prompt tokens of one tenant's that wait; more get 429; 0: no bound",
     )
     queue_timeout: float = _option(
         0.0, "SECONDS", values.seconds(0, 86_400), "a request that has not begun by then gets 504; 0: it waits"
     )
     scheduling_policy: str = _option(
-        "fcfs", "NAME", values.policy(*POLICY_NAMES), f"who runs first: {', '.join(POLICY_NAMES)}, or module:Class"
+        _LIMITS.scheduling_policy,
+        "NAME",
+        values.policy(*POLICY_NAMES),
+        f"who runs first: {', '.join(POLICY_NAMES)}, or module:Class",
     )
     priority_aging: float = _option(
-        10.0, "SECONDS", values.seconds(0, 86_400), "priority: one class counts as much as so much earlier arrival"
+        _LIMITS.priority_aging_ns / 1e9,
+        "SECONDS",
+        values.seconds(0, 86_400),
+        "priority: one class counts as much as so much earlier arrival",
     )
     tenant_weights: tuple[tuple[str, int], ...] = _option(
         (), "NAME=WEIGHT[,…]", values.weights, "fair: shares of tenants under load; one not named has weight 1"
     )
     prefill_token_price: int = _option(
-        1, "NUMBER", values.integer(1, 1_000_000), "fair, shortest: what a prompt token counts"
+        _LIMITS.prefill_token_price,
+        "NUMBER",
+        values.integer(1, 1_000_000),
+        "fair, shortest: what a prompt token counts",
     )
     decode_token_price: int = _option(
-        2, "NUMBER", values.integer(1, 1_000_000), "fair, shortest: what an output token counts"
+        _LIMITS.decode_token_price,
+        "NUMBER",
+        values.integer(1, 1_000_000),
+        "fair, shortest: what an output token counts",
     )
     ttft_target_ms: int = _option(
-        2_000, "MS", values.integer(1, 86_400_000), "deadline: first token, for requests without a target of their own"
+        _LIMITS.ttft_target_ms,
+        "MS",
+        values.integer(1, 86_400_000),
+        "deadline: first token, for requests without a target of their own",
     )
     itl_target_ms: int = _option(
-        50,
+        _LIMITS.itl_target_ms,
         "MS",
         values.integer(1, 86_400_000),
         "each further token, for requests without a target: deadline orders by it, adaptive sizes prefill by it",
     )
     max_passes_over: int = _option(
-        64, "PASSES", values.integer(1, _INT32), "passed over so often, the oldest waiting request goes first"
+        _LIMITS.max_passes_over,
+        "PASSES",
+        values.integer(1, _INT32),
+        "passed over so often, the oldest waiting request goes first",
     )
     max_preemptions: int = _option(
-        3, "TIMES", values.integer(1, _INT32), "preempted so often, a request is preempted no more"
+        _LIMITS.max_preemptions,
+        "TIMES",
+        values.integer(1, _INT32),
+        "preempted so often, a request is preempted no more",
     )
     scheduling_phases: str = _option(
-        "adaptive", "NAME", values.one_of(*PHASES_NAMES), "how a step is shared between prefill and decode"
+        _LIMITS.scheduling_phases,
+        "NAME",
+        values.one_of(*PHASES_NAMES),
+        "how a step is shared between prefill and decode",
     )
     mixed_step_target_ms: int = _option(
-        0, "MS", values.integer(0, 3_600_000), "deprecated: adaptive's steps take so long whatever itl-target-ms says"
+        _LIMITS.mixed_step_target_ms,
+        "MS",
+        values.integer(0, 3_600_000),
+        "deprecated: adaptive's steps take so long whatever itl-target-ms says",
     )
     min_prefill_tokens: int = _option(
-        32, "TOKENS", values.integer(1, 1_048_576), "adaptive: prefill a step has room for whatever the target"
+        _LIMITS.min_prefill_tokens,
+        "TOKENS",
+        values.integer(1, 1_048_576),
+        "adaptive: prefill a step has room for whatever the target",
     )
     prefill_share_permille: int = _option(
-        500, "PERMILLE", values.integer(1, 999), "pools: prefill's share of the time while streams decode"
+        _LIMITS.prefill_share_permille,
+        "PERMILLE",
+        values.integer(1, 999),
+        "pools: prefill's share of the time while streams decode",
     )
     watermark_permille: int = _option(
-        10, "PERMILLE", values.integer(0, 900), "of the KV blocks stay free at an admission while others run"
+        _LIMITS.watermark_permille,
+        "PERMILLE",
+        values.integer(0, 900),
+        "of the KV blocks stay free at an admission while others run",
     )
     reserve_output: str = _option(
-        "expected", "NAME", values.one_of(*RESERVATIONS), "output that an admission keeps KV blocks for"
+        _LIMITS.reserve_output, "NAME", values.one_of(*RESERVATIONS), "output that an admission keeps KV blocks for"
     )
     thrash_bound_permille: int = _option(
-        100,
+        _LIMITS.thrash_bound_permille,
         "PERMILLE",
         values.integer(0, 1000),
         "of computed tokens: more that are computed again is thrashing; 0: no watch",
     )
-    enable_prefix_caching: bool = _option(True, "", values.switch, "look for prompts already computed")
+    enable_prefix_caching: bool = _option(
+        _LIMITS.enable_prefix_caching, "", values.switch, "look for prompts already computed"
+    )
     seed: int | None = _option(
         None, "NUMBER", values.optional_integer(0, 2**63 - 1), "seeds of unseeded requests derive from it; else drawn"
     )
@@ -209,6 +256,12 @@ class DaemonConfig:
         values.seconds(0, 86_400),
         "at most so long a stream that asks for it is kept for its client to come back; 0: never",
     )
+    client_timeout: float = _option(
+        60.0,
+        "SECONDS",
+        values.seconds(0.5, 3600),
+        "a client that is so long about a request's head or body, or takes nothing of an answer, is let go",
+    )
     max_body_size: int = _option(32 * 1024 * 1024, "BYTES", values.byte_size, "larger request bodies get 413")
     inject: tuple[str, ...] = _option(
         (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"
@@ -245,31 +298,6 @@ class DaemonConfig:
         )
 
 
-def read_config(flags: Mapping[str, Any], environment: Mapping[str, str], toml_path: str | None = None) -> DaemonConfig:
-    """The configuration from all places together.
-
-    flags   option name (with underscores) → value as given; only those that were given
-    Raises InvalidOption, whose message names the option, the place, the value and the remedy.
-    """
-    from_file = _read_toml(toml_path) if toml_path else {}
-    chosen: dict[str, Any] = {}
-    for option in fields(DaemonConfig):
-        variable = ENVIRONMENT_PREFIX + option.name.upper()
-        if option.name in flags:
-            chosen[option.name] = _read_value(option, flags[option.name], f"--{flag_name(option)}")
-        elif variable in environment:
-            chosen[option.name] = _read_value(option, environment[variable], variable)
-        elif option.name in from_file:
-            chosen[option.name] = _read_value(option, from_file[option.name], f"{flag_name(option)} in {toml_path}")
-    config = DaemonConfig(**chosen)
-    if config.max_num_batched_tokens < config.max_num_seqs:
-        raise InvalidOption(
-            f"max-num-batched-tokens ({config.max_num_batched_tokens}) is less than max-num-seqs "
-            f"({config.max_num_seqs}), but every running request needs a token in each step: raise the first"
-        )
-    return config
-
-
 def flag_name(option: "Field[Any]") -> str:
     return option.name.replace("_", "-")
 
@@ -282,35 +310,3 @@ def default_text(option: "Field[Any]") -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
     return f"{default // 2**20}MiB" if option.metadata["read"] is values.byte_size else f"{default}"
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like options but are none: to be warned of, since a slip would else pass unseen."""
-    known = {ENVIRONMENT_PREFIX + option.name.upper() for option in fields(DaemonConfig)}
-    known |= {ENVIRONMENT_PREFIX + name for name in ("CACHE", "CONFIG", "VAULT_KEY", "VAULT_KEYS")}
-    return sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
-
-
-def _read_value(option: "Field[Any]", value: Any, place: str) -> Any:
-    try:
-        return option.metadata["read"](value)
-    except ValueError as error:
-        shown = "(not shown)" if option.name == "api_key" else repr(value)
-        raise InvalidOption(f"{place}: {shown} cannot be used: {error}") from error
-
-
-def _read_toml(path: str) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise InvalidOption(f"--config: {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidOption(f"--config: {path} is not TOML: {error}") from error
-    known = {option.name for option in fields(DaemonConfig)}
-    options = {key.replace("-", "_"): value for key, value in content.items()}
-    for key in options:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0].replace('_', '-')}?" if near else "`reprise serve --help` lists the options"
-            raise InvalidOption(f"{path}: {key.replace('_', '-')} is not an option: {hint}")
-    return options

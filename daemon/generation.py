@@ -17,8 +17,6 @@ from daemon.resumption import Resumption, asks_for_the_rest
 from daemon.service import Service
 from daemon.turn import Turn
 
-BODY_SECONDS = 60.0  # in which a client must have sent the whole body
-
 log = structlog.get_logger(__name__)
 
 
@@ -42,7 +40,7 @@ class GenerationHandler:
         service = self._service
         service.engine.require_serving()
         vocab_size = service.text_model.vocab_size
-        body = parse_object(await _read_body(request))
+        body = parse_object(await _read_body(request, service.config.client_timeout))
         arrival_ns = service.clock.now_ns()
         read = openai_api.read_chat if is_chat else openai_api.read_completion
         question = read(body, vocab_size)
@@ -62,11 +60,11 @@ class GenerationHandler:
                 log.info("unknown field ignored", field=name[:64])
 
 
-async def _read_body(request: web.Request) -> bytes:
+async def _read_body(request: web.Request, seconds: float) -> bytes:
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             return await request.read()
     except TimeoutError as error:
-        raise ApiError(408, f"the body was not complete within {BODY_SECONDS:g} s", code="body_timeout") from error
+        raise ApiError(408, f"the body was not complete within {seconds:g} s", code="body_timeout") from error
     except web.RequestPayloadError as error:
         raise errors.bad_request("the body cannot be read: it is not encoded as its headers say") from error

@@ -12,6 +12,7 @@ from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
 CLIENT_LEFT = 499  # as proxies log it
+ADMIN_PATH = "/config"
 CALLER = web.RequestKey("caller", Caller)
 
 log = structlog.get_logger(__name__)
@@ -39,7 +40,7 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
 
 
 def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
-    """Everything below /v1/ needs one of `keys()`, where there are any; probes and metrics do not."""
+    """Everything below /v1/ needs one of `keys()`, where there are any, /config an administrator's; probes do not."""
 
     @web.middleware
     async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -50,13 +51,17 @@ def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
 
 
 def _caller(keys: ApiKeys, request: web.Request) -> Caller:
-    if not keys.are_required or not request.path.startswith("/v1/"):
+    is_for_admins = request.path == ADMIN_PATH
+    if not keys.are_required or not (is_for_admins or request.path.startswith("/v1/")):
         return Caller()
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     caller = keys.caller_of(given.strip()) if scheme.lower() == "bearer" else None
     if caller is None:
         message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'"
         raise ApiError(401, message, code="invalid_api_key")
+    if is_for_admins and not caller.is_admin:
+        message = "this is for administrators: `admin = true` in the key file makes a tenant one"
+        raise ApiError(403, message, code="not_an_admin")
     return caller
 
 

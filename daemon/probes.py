@@ -5,7 +5,11 @@ from typing import Any
 from aiohttp import web
 
 from daemon import errors
+from daemon.config_sources import Configured
+from daemon.config_view import config_table
+from daemon.health import unhealthy_reason
 from daemon.openai_api import unknown_model
+from daemon.reload import IN_FLIGHT
 from daemon.service import Service
 from daemon.supervisor import EngineState
 from daemon.telemetry.metrics import MetricsPage
@@ -19,22 +23,18 @@ class ProbeHandler:
     async def health(self, request: web.Request) -> web.Response:
         """200 while the engine gets on with its work, starts, or drains; 503 when work waits and nothing moves."""
         engine = self._service.engine
-        stalled_seconds = engine.progress.stalled_seconds
         body = {
             "status": "ok",
             "engine": engine.supervisor.state,
             "num_live_requests": len(engine.live),
-            "seconds_without_progress": round(stalled_seconds, 1),
+            "seconds_without_progress": round(engine.progress.stalled_seconds, 1),
             "num_engine_restarts": engine.supervisor.num_restarts,
             "num_requests_handed_over": engine.handover.num_handed_over,
         }
-        if engine.supervisor.state is EngineState.FAILED:
-            return web.json_response(
-                {**body, "status": "failed", "reason": "the engine cannot be kept alive"}, status=503
-            )
-        if stalled_seconds > self._service.config.stall_timeout:
-            reason = f"work waits and no step has ended for {stalled_seconds:.0f} s"
-            return web.json_response({**body, "status": "stalled", "reason": reason}, status=503)
+        reason = unhealthy_reason(self._service)
+        if reason:
+            status = "failed" if engine.supervisor.state is EngineState.FAILED else "stalled"
+            return web.json_response({**body, "status": status, "reason": reason}, status=503)
         return web.json_response(body)
 
     async def ready(self, request: web.Request) -> web.Response:
@@ -50,6 +50,16 @@ class ProbeHandler:
     async def metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def config(self, request: web.Request) -> web.Response:
+        """What is in force, or was read and waits for the next start; secrets masked. Not for tenants (middleware)."""
+        configured = self._service.configured
+        waiting = config_table(configured, IN_FLIGHT)
+        options = config_table(Configured(self._service.config, configured.sources), IN_FLIGHT)
+        for name, row in options.items():
+            if row["value"] != waiting[name]["value"]:
+                row["next_start"] = waiting[name]["value"]
+        return web.json_response({"file": configured.path, "options": options})
 
     async def models(self, request: web.Request) -> web.Response:
         cards = [self._card(name) for name in self._service.served_names]

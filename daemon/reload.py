@@ -1,48 +1,79 @@
-"""SIGHUP: the options are read again, and what can change while serving does: the scheduling policy with its
-parameters, and the API keys. What cannot waits for the next start and is named. It must not know where options stand.
+"""SIGHUP: the options are read again, and what can change while serving does: the scheduling policy with its parameters
+and the queue's bounds (recorded, as PolicyChanged), the API keys, patience in seconds, the log's level. What cannot
+waits for the next start and is named. It must not know where options stand.
 """
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 
 import structlog
 
 from daemon.api_keys import ApiKeys
 from daemon.config import DaemonConfig, flag_name
+from daemon.config_sources import Configured
 from daemon.errors import ApiError
 from daemon.service import Service
+from engine import log as engine_log
 from engine.core.errors import EngineError
-from engine.core.policies.change import POLICY_PARAMETERS
+from engine.core.policies.change import CHANGEABLE
 
-_RELOADED = frozenset(("scheduling_policy", "api_key", "api_key_file", "priority_aging", *POLICY_PARAMETERS))
+_OF_THE_DAEMON = (
+    "api_key",
+    "api_key_file",
+    "queue_timeout",
+    "drain_timeout",
+    "stall_timeout",
+    "keep_alive_interval",
+    "log_level",
+)
+IN_FLIGHT = frozenset((*_OF_THE_DAEMON, "scheduling_policy", "priority_aging", *CHANGEABLE))
 
 log = structlog.get_logger(__name__)
 
 
-async def reload(service: Service, read_again: Callable[[], DaemonConfig]) -> None:
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload came to: options as flags are written.
+
+    reason    why nothing has changed; "" where the options could be used
+    changed   in force now, by value; of key files only that they were read is known
+    waiting   in force from the next start on
+    """
+
+    reason: str = ""
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+async def reload(service: Service, read_again: Callable[[], Configured]) -> Reloaded:
     """Take over what has changed. Whatever is wrong with it is logged, and all stays as it was."""
     try:
-        config = read_again()
-        keys = ApiKeys.configured(config.api_key, config.api_key_file)
-        await _change_policy(service, config)
+        configured = read_again()
+        keys = ApiKeys.configured(configured.config.api_key, configured.config.api_key_file)
+        await _change_policy(service, configured.config)
     except (EngineError, ApiError) as error:
         log.error("the options cannot be reloaded, all stays as it was", reason=str(error))
-        return
-    service.api_keys = keys
-    waiting = [option for option in fields(DaemonConfig) if _waits(option.name, service.config, config)]
-    if waiting:
-        log.warning("changed, and in force from the next start on", options=[flag_name(option) for option in waiting])
-    service.reloaded = config
-    log.info("reloaded", scheduling_policy=config.scheduling_policy)
+        return Reloaded(str(error))
+    before, after = service.config, configured.config
+    differing = [each.name for each in fields(DaemonConfig) if getattr(before, each.name) != getattr(after, each.name)]
+    changed = {name: getattr(after, name) for name in differing if name in IN_FLIGHT}
+    service.api_keys, service.config, service.configured = keys, replace(before, **changed), configured
+    engine_log.set_level(after.log_level)
+    outcome = Reloaded("", _flags(changed), _flags(name for name in differing if name not in IN_FLIGHT))
+    if outcome.waiting:
+        log.warning("changed, and in force from the next start on", options=list(outcome.waiting))
+    log.info("reloaded", changed=list(outcome.changed), scheduling_policy=after.scheduling_policy)
+    return outcome
 
 
 async def _change_policy(service: Service, config: DaemonConfig) -> None:
     """Only where something differs: another policy begins to count anew."""
-    before, after = (each.engine_config("").given_limits() for each in (service.reloaded, config))
-    parameters = tuple([(name, after[name]) for name in POLICY_PARAMETERS if after[name] != before[name]])
+    before, after = (each.engine_config("").given_limits() for each in (service.config, config))
+    parameters = tuple([(name, after[name]) for name in CHANGEABLE if after[name] != before[name]])
     if parameters or before["scheduling_policy"] != after["scheduling_policy"]:
         await service.engine.change_policy(config.scheduling_policy, parameters)
 
 
-def _waits(name: str, before: DaemonConfig, after: DaemonConfig) -> bool:
-    return name not in _RELOADED and bool(getattr(before, name) != getattr(after, name))
+def _flags(names: Iterable[str]) -> tuple[str, ...]:
+    chosen = frozenset(names)
+    return tuple([flag_name(option) for option in fields(DaemonConfig) if option.name in chosen])

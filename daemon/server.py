@@ -6,21 +6,28 @@ Once that is loaded it listens, so that probes have an answer while the model lo
 import asyncio
 import contextlib
 import os
-import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from socket import socket
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from daemon.config import DaemonConfig
+from daemon.config_sources import Configured
 from daemon.drain import CallCounter, drain
 from daemon.reload import reload
 from daemon.resume_journal import open_journal
 from daemon.run_directory import make_run_directory, resume_directory
+from daemon.running import RunningDaemon
 from daemon.service import Service
+from daemon.signals import Signals
 from daemon.supervisor import EngineGaveUp
+from daemon.systemd.life import ServiceLife
+from daemon.systemd.notices import Notices
+from daemon.systemd.sockets import take_sockets
 from daemon.telemetry.open_telemetry import start_open_telemetry
 from engine.clock import Clock, SystemClock
 from engine.core.errors import EngineError
@@ -40,31 +47,42 @@ class CannotListen(EngineError):
 
 
 async def serve(
-    config: DaemonConfig,
+    configured: Configured,
     source: ModelSource,
-    read_again: Callable[[], DaemonConfig],
-    environment: Mapping[str, str] = os.environ,
+    read_again: Callable[[], Configured],
+    environment: MutableMapping[str, str] = os.environ,
 ) -> int:
     """Serve until a signal; returns the exit code. Raises EngineError for what an operator must change.
 
-    read_again   the options as they stand now, for SIGHUP
+    read_again    the options as they stand now, for SIGHUP
+    environment   what a service manager has put into it for this process alone is taken out
     """
     clock: Clock = SystemClock()
-    signals = _Signals()
+    config = configured.config
+    signals = Signals()
+    notices, inherited = Notices.taken_from(environment), take_sockets(environment)
     run_directory = make_run_directory(config, environment, clock)
     service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
+    service.configured = configured
     sending = start_open_telemetry(service, run_directory.name if run_directory else "", environment)
     _take_over_streams(service, config, environment)
-    signals.on_hangup(lambda: reload(service, read_again))
+    signals.on_hangup = lambda: reload(service, read_again)
     supervising = asyncio.create_task(service.engine.supervisor.run(), name="supervisor")
     try:
         await service.engine.supervisor.started.wait()
         calls = CallCounter()
-        runner = await _listen(service, calls, run_directory)
+        runner = await _listen(service, calls, run_directory, inherited)
+        address = "{}:{}".format(*runner.addresses[0][:2])
+        life, running = ServiceLife(notices, service, address), RunningDaemon.announce(environment, address)
+        signals.on_hangup = lambda: _reload(service, read_again, life, running)
+        telling = asyncio.create_task(life.run(), name="notices")
         try:
             log.info("recording", directory=str(run_directory) if run_directory else "none")
-            return await _run(service, calls, signals, source, supervising)
+            return await _run(service, calls, signals, source, supervising, life)
         finally:
+            telling.cancel()
+            if running is not None:
+                running.close()
             await runner.cleanup()
     finally:
         await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
@@ -74,6 +92,16 @@ async def serve(
             await sending.close()
         await service.resumables.close()
         service.close()
+        notices.close()
+
+
+async def _reload(
+    service: Service, read_again: Callable[[], Configured], life: ServiceLife, running: RunningDaemon | None
+) -> None:
+    """Whoever asked for it, by whatever way, is told what came of it."""
+    outcome = await life.reload(lambda: reload(service, read_again))
+    if running is not None:
+        running.note_reload(asdict(outcome))
 
 
 def _take_over_streams(service: Service, config: DaemonConfig, environment: Mapping[str, str]) -> None:
@@ -90,32 +118,13 @@ def _take_over_streams(service: Service, config: DaemonConfig, environment: Mapp
         service.resumables.open_journal = lambda: open_journal(directory, environment)
 
 
-class _Signals:
-    """The first SIGTERM or SIGINT drains, the second cuts; SIGHUP reloads."""
-
-    def __init__(self) -> None:
-        self.first, self.second = asyncio.Event(), asyncio.Event()
-        self._reloading: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
-
-    def on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        def begin() -> None:
-            if self._reloading is None or self._reloading.done():
-                self._reloading = asyncio.create_task(reload(), name="reload")
-
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin)
-
-    def _on_signal(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()
-
-
-async def _listen(service: Service, calls: CallCounter, run_directory: Path | None) -> "web.AppRunner":
+async def _listen(
+    service: Service, calls: CallCounter, run_directory: Path | None, inherited: Sequence[socket]
+) -> "web.AppRunner":
     application = await asyncio.to_thread(_load_http)
     host, port = service.config.host, service.config.port
     try:
-        runner: web.AppRunner = await application.listen(service, calls)
+        runner: web.AppRunner = await application.listen(service, calls, inherited)
     except OSError as error:
         await service.engine.supervisor.stop("cannot listen", 0)
         if run_directory is not None:
@@ -138,9 +147,10 @@ def _load_http() -> ModuleType:
 async def _run(
     service: Service,
     calls: CallCounter,
-    signals: _Signals,
+    signals: Signals,
     source: ModelSource,
     supervising: "asyncio.Task[None]",
+    life: ServiceLife,
 ) -> int:
     """Until a signal has drained everything, or the engine cannot be kept alive."""
     loading = asyncio.create_task(_load_text(service, source), name="tokenizer")
@@ -153,6 +163,7 @@ async def _run(
                 loading.result()  # raises what is wrong with the tokenizer
         if supervising.done():
             supervising.result()  # raises EngineGaveUp
+        life.stopping()
         await drain(service, calls, signals.second)
         await supervising
         log.info("stopped")

@@ -8,12 +8,14 @@ from importlib.metadata import version
 
 from daemon.api_keys import ApiKeys
 from daemon.config import DaemonConfig
+from daemon.config_sources import Configured
 from daemon.engine_client import EngineClient
 from daemon.errors import unavailable
 from daemon.prompt_encoder import PromptEncoder
 from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
 from daemon.telemetry.spans_sent import SpansSent
+from daemon.tenant_limits import TenantLimits
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.text.model_source import ModelSource
@@ -24,7 +26,8 @@ class Service:
     """Raises InvalidKeyFile.
 
     served_names   names that clients may ask for; the first is the one answered
-    config         what it was started with; `reloaded` is what was read last (`reload.py`)
+    config         what is in force; a reload changes what can change while serving (`reload.py`)
+    configured     what was read last, with the place of each value: what waits for the next start is there already
     spans_sent     what became of OpenTelemetry's spans
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
@@ -37,9 +40,11 @@ class Service:
         clock: Clock,
         engine_module: str = ENGINE_MODULE,
     ) -> None:
-        self.config = self.reloaded = config
+        self.config = config
+        self.configured = Configured(config)
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
         self.clock = clock
+        self.tenant_limits = TenantLimits(clock)
         self.engine = EngineClient(engine_config, clock, engine_module)
         self.resumables = Resumables(self.engine, clock)
         self.engine.on_ready = lambda info: self.resumables.compare_numerics(info.get("numerics_class", ""))

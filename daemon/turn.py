@@ -78,6 +78,7 @@ class Turn:
         call.trace_context = trace_context_of(self._request)
         resumable: Resumable | None = None
         try:
+            self._service.tenant_limits.enter(self._request[CALLER], call, self._max_tokens())
             self._ask_all(call)
             await call.accepted()
             if answers is not None:
@@ -153,6 +154,10 @@ class Turn:
         num_left = max(1, self._service.engine.max_model_len - num_prompt_tokens)
         default = num_left if self._question.is_chat else min(openai_api.DEFAULT_COMPLETION_TOKENS, num_left)
         return max(default, self._question.sampling.min_tokens)
+
+    def _max_tokens(self) -> int:
+        """Prompt and output of all choices, at most."""
+        return sum(len(ask.prompt) + self._max_output_tokens(len(ask.prompt)) for ask in self._asks)
 
     async def _whole(self, call: Call) -> web.StreamResponse:
         deltas: list[list[Delta]] = [[] for _ in self._asks]

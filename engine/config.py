@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.core.limits import Limits, normalized_weights
 
+_LIMITS = Limits()  # whose defaults hold here too
 _DERIVED_LIMITS = ("num_kv_blocks", "max_model_len")  # 0 leaves them to the model and the memory
 
 
@@ -44,25 +45,25 @@ class EngineConfig:
     model: str
     dtype: str = "auto"
     backend: str = "auto"
-    block_size: int = 16
+    block_size: int = _LIMITS.block_size
     num_kv_blocks: int = 0
     kv_cache_memory_bytes: int = 0
     max_model_len: int = 0
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 512
-    max_num_queued_reqs: int = 1024
-    scheduling_policy: str = "fcfs"
-    scheduling_phases: str = "adaptive"
-    mixed_step_target_ms: int = 0
-    min_prefill_tokens: int = 32
-    prefill_share_permille: int = 500
-    watermark_permille: int = 10
-    reserve_output: str = "expected"
-    thrash_bound_permille: int = 100
-    max_num_queued_tokens: int = 0
-    max_num_queued_reqs_per_tenant: int = 0
-    max_num_queued_tokens_per_tenant: int = 0
-    enable_prefix_caching: bool = True
+    max_num_seqs: int = _LIMITS.max_num_seqs
+    max_num_batched_tokens: int = _LIMITS.max_num_batched_tokens
+    max_num_queued_reqs: int = _LIMITS.max_num_queued_reqs
+    scheduling_policy: str = _LIMITS.scheduling_policy
+    scheduling_phases: str = _LIMITS.scheduling_phases
+    mixed_step_target_ms: int = _LIMITS.mixed_step_target_ms
+    min_prefill_tokens: int = _LIMITS.min_prefill_tokens
+    prefill_share_permille: int = _LIMITS.prefill_share_permille
+    watermark_permille: int = _LIMITS.watermark_permille
+    reserve_output: str = _LIMITS.reserve_output
+    thrash_bound_permille: int = _LIMITS.thrash_bound_permille
+    max_num_queued_tokens: int = _LIMITS.max_num_queued_tokens
+    max_num_queued_reqs_per_tenant: int = _LIMITS.max_num_queued_reqs_per_tenant
+    max_num_queued_tokens_per_tenant: int = _LIMITS.max_num_queued_tokens_per_tenant
+    enable_prefix_caching: bool = _LIMITS.enable_prefix_caching
     num_threads: int = 0
     record_dir: str = ""
     record_content: bool = False
@@ -74,14 +75,14 @@ class EngineConfig:
     record_min_free_bytes: int = 512 * 2**20
     record_pin_bytes: int = 4 * 2**30
     sync_interval_ms: int = 1000
-    priority_aging_ns: int = 10_000_000_000
-    tenant_weights: tuple[tuple[str, int], ...] = ()
-    prefill_token_price: int = 1
-    decode_token_price: int = 2
-    ttft_target_ms: int = 2_000
-    itl_target_ms: int = 50
-    max_passes_over: int = 64
-    max_preemptions: int = 3
+    priority_aging_ns: int = _LIMITS.priority_aging_ns
+    tenant_weights: tuple[tuple[str, int], ...] = _LIMITS.tenant_weights
+    prefill_token_price: int = _LIMITS.prefill_token_price
+    decode_token_price: int = _LIMITS.decode_token_price
+    ttft_target_ms: int = _LIMITS.ttft_target_ms
+    itl_target_ms: int = _LIMITS.itl_target_ms
+    max_passes_over: int = _LIMITS.max_passes_over
+    max_preemptions: int = _LIMITS.max_preemptions
     swap_space_bytes: int = 0
     inject: tuple[str, ...] = ()
     kv_digests: bool = False

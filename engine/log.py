@@ -6,16 +6,21 @@ that logs nothing when all goes well. So loggers here are made at their first li
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, ClassVar, TextIO
+
+_METHOD_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}  # the others are errors
 
 
 class Logger:
     """structlog's logger of this name, with all its methods; made when the first of them is asked for.
 
     level_to_set_up   what the process said with `set_up_at_first_line`; "" where nothing is left to do
+    least             the level below which lines are dropped, a number of the standard library's
     """
 
     level_to_set_up: ClassVar[str] = ""
+    least: ClassVar[int] = logging.INFO
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -33,11 +38,17 @@ def set_up_at_first_line(level: str) -> None:
     Logger.level_to_set_up = level
 
 
+def set_level(level: str) -> None:
+    """From now on lines below this level are dropped, also those of loggers that have written already."""
+    Logger.least = logging.getLevelNamesMapping()[level.upper()]
+
+
 def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
     """Configure structlog once, for the whole process. Without, its errors show local variables: what clients wrote."""
     import structlog
 
     Logger.level_to_set_up = ""
+    set_level(level)
     last: list[structlog.types.Processor]
     if stream.isatty():
         last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
@@ -45,11 +56,20 @@ def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
+            _drop_below_level,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),  # a class cannot change its level later
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
+
+
+def _drop_below_level(logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    import structlog
+
+    if _METHOD_LEVELS.get(method, logging.ERROR) < Logger.least:
+        raise structlog.DropEvent
+    return line

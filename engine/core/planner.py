@@ -69,6 +69,7 @@ class Planner:
         before = self.policy
         self.limits, self.policy, self.guard = limits, policy, StarvationGuard(limits)
         self.phases.change_limits(limits)
+        self.queue.change_limits(limits)
         for request in live:
             policy.on_arrived(request, now_ns)
         if limits.decision_rules > 1:

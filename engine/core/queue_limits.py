@@ -30,6 +30,10 @@ class QueueAccount:
         self._num_tokens = 0
         self._of_tenant: dict[str, tuple[int, int]] = {}  # requests, tokens; only of tenants of whom somebody waits
 
+    def change_limits(self, limits: Limits) -> None:
+        """For those to come: what waits already stays, also where it is more than the new bounds allow."""
+        self._limits = limits
+
     def add(self, request: Request) -> None:
         self._count(request, 1)
 

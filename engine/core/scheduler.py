@@ -39,7 +39,7 @@ from engine.core.kv_mismatch import make_right, taken_out, without_rows
 from engine.core.limits import Limits
 from engine.core.phases.registry import make_phases
 from engine.core.planner import Planner
-from engine.core.policies.change import POLICY_PARAMETERS, limits_after
+from engine.core.policies.change import POLICY_PARAMETERS, QUEUE_BOUNDS, limits_after
 from engine.core.policies.interface import Policy, PolicyFactory
 from engine.core.policies.registry import make_policy
 from engine.core.queue_limits import Overrun
@@ -340,6 +340,10 @@ def check_limits(limits: Limits) -> None:
             raise InvalidLimits(f"{field} is {getattr(limits, field)}: it must be at least 1")
     if limits.swap_space_blocks < 0:
         raise InvalidLimits(f"swap_space_blocks is {limits.swap_space_blocks}: it must be at least 0; 0 swaps nothing")
+    for field in QUEUE_BOUNDS:
+        value = getattr(limits, field)
+        if type(value) is not int or value < 0:
+            raise InvalidLimits(f"{field} is {value!r}: it must be a whole number, at least 0")
     if limits.max_num_queued_reqs < 1:
         raise InvalidLimits(
             f"max_num_queued_reqs is {limits.max_num_queued_reqs}: at least 1 request must be able to wait"

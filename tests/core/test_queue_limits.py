@@ -104,3 +104,15 @@ def test_the_timer_of_a_request_that_waits_no_more_is_forgotten(ends: str) -> No
     assert story.core.next_timer_ns == 0
     story.timer_fires(at_ns=60_000_000)
     assert not any(d.reason is FinishReason.EXPIRED for d in story.decisions if isinstance(d, RequestFinished))
+
+
+def test_other_bounds_hold_for_those_to_come_and_send_nobody_away() -> None:
+    story = busy_story(max_num_queued_reqs=2)
+    story.arrives("a", prompt=2)
+    story.arrives("b", prompt=2)
+    story.changes_policy("fcfs", max_num_queued_reqs=1)
+    story.arrives("c", prompt=2)
+    story.expect("rejected c: queue_full 3/1")
+    story.changes_policy("fcfs", max_num_queued_reqs=3)
+    story.arrives("d", prompt=2)
+    story.expect()

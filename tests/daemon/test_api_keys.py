@@ -38,14 +38,14 @@ def test_a_key_stands_for_its_tenant_and_class(tmp_path: Path) -> None:
     assert keys.are_required
     assert keys.caller_of("old") == keys.caller_of("new") == Caller("chat", 3)
     assert keys.caller_of("bulk") == Caller("batch", 0)
-    assert keys.caller_of("one") == Caller("default", 0)
+    assert keys.caller_of("one") == Caller("default", 0, is_admin=True)
     assert keys.caller_of("") is keys.caller_of("chat") is keys.caller_of(sha256("old")) is None
 
 
 def test_without_keys_everybody_is_the_default_tenant() -> None:
     keys = ApiKeys.configured("", "")
     assert not keys.are_required
-    assert keys.caller_of("anything") == Caller("default", 0)
+    assert keys.caller_of("anything") == Caller("default", 0, is_admin=True)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,8 @@ def test_without_keys_everybody_is_the_default_tenant() -> None:
         (f'[tenants."a b"]\nsha256 = ["{"0" * 64}"]', "a name is 1 to 64 letters"),
         (f'[tenants.a]\nsha256 = ["{"0" * 64}"]\npriority = 10', "priority must be a whole number from 0 to 9"),
         (f'[tenants.a]\nsha256 = ["{"0" * 64}"]\nweight = 2', "nothing else .there is weight"),
+        (f'[tenants.a]\nsha256 = ["{"0" * 64}"]\nadmin = 1', "admin must be true or false"),
+        (f'[tenants.a]\nsha256 = ["{"0" * 64}"]\ntokens_per_minute = -1', "tokens_per_minute must be a whole number"),
         (f'[tenants.a]\nsha256 = ["{"0" * 64}"]\n[tenants.b]\nsha256 = ["{"0" * 64}"]', "gives one key twice"),
         ("[tenants", "is not TOML"),
     ],
@@ -93,3 +95,20 @@ def test_the_engine_is_told_the_tenant_and_the_class_of_the_key(tmp_path: Path) 
     events = [entry.event for entry in Recording.open(record_dir).entries()]
     arrived = [(event.tenant, event.priority) for event in events if isinstance(event, RequestArrived)]
     assert arrived == [("chat", 3), ("batch", 0), ("chat", 7)]
+
+
+def test_only_an_administrator_sees_the_configuration_and_no_secret_is_in_it(tmp_path: Path) -> None:
+    file = key_file(tmp_path, TWO_TENANTS + f'[tenants.ops]\nsha256 = ["{sha256("CaNaRy-ops")}"]\nadmin = true\n')
+
+    async def told() -> None:
+        async with serving(api_key="CaNaRy-key", api_key_file=file) as served:
+            for key, wanted in (("", 401), ("new", 403), ("CaNaRy-ops", 200), ("CaNaRy-key", 200)):
+                headers = {"Authorization": f"Bearer {key}"}
+                async with served.session.get("/config", headers=headers) as response:
+                    text = await response.text()
+                    assert response.status == wanted
+                    assert "CaNaRy" not in text
+                    assert sha256("CaNaRy-ops") not in text
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(told())

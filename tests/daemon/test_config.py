@@ -1,13 +1,16 @@
 """Options: where a value is taken from, and what is said about one that cannot be used."""
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from daemon.__main__ import NOT_IN_HELP, main
-from daemon.config import DaemonConfig, InvalidOption, read_config, unknown_variables
+from daemon.config import DaemonConfig
+from daemon.config_sources import InvalidOption, config_path, read_config, read_configured, unknown_variables
 from engine.config import EngineConfig
+from engine.core.limits import Limits
 
 
 def test_without_anything_every_option_has_its_default() -> None:
@@ -136,6 +139,73 @@ def test_a_bad_option_ends_the_command_with_code_2_and_one_line(capsys: pytest.C
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "--port" in error
+
+
+def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("# mine\nport = 'x'\nmax-num-seq = 4\n\n[tenant-weights]\na = 0\n")
+    with pytest.raises(InvalidOption) as raised:
+        read_config({"log_level": "loud"}, {"REPRISE_SEED": "-1"}, str(file))
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 5
+    for start in (f"{file}, line 3: max-num-seq", f"port in {file}, line 2", f"tenant-weights in {file}, line 5"):
+        assert any(line.startswith(start) for line in lines)
+    assert any(line.startswith("REPRISE_SEED") for line in lines)
+    assert any(line.startswith("--log-level") for line in lines)
+
+
+def test_each_value_knows_where_it_was_taken_from(tmp_path: Path) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("\nblock_size = 32\n")
+    (tmp_path / "reprise-api-keys").write_text("")
+    environment = {"REPRISE_PORT": "1", "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    configured = read_configured({"max_num_seqs": 3}, environment, str(file))
+    names = ("max_num_seqs", "port", "block_size", "api_key_file", "host")
+    assert [configured.source(name) for name in names] == [
+        "flag --max-num-seqs",
+        "environment REPRISE_PORT",
+        f"file {file}, line 2",
+        "credential reprise-api-keys",
+        "default",
+    ]
+    assert configured.config.api_key_file == str(tmp_path / "reprise-api-keys")
+    assert read_config({"api_key_file": "mine"}, environment).api_key_file == "mine"
+
+
+def test_a_service_reads_the_file_of_its_configuration_directory_where_there_is_one(tmp_path: Path) -> None:
+    environment = {"CONFIGURATION_DIRECTORY": str(tmp_path)}
+    assert config_path(None, environment) == ""
+    (tmp_path / "reprise.toml").write_text("")
+    assert config_path(None, environment) == str(tmp_path / "reprise.toml")
+    assert config_path(None, {**environment, "REPRISE_CONFIG": "other"}) == "other"
+    assert config_path("given", {**environment, "REPRISE_CONFIG": "other"}) == "given"
+
+
+def test_the_same_option_has_the_same_default_in_the_daemon_the_engine_and_the_core() -> None:
+    engine_config, limits = DaemonConfig().engine_config(""), Limits()
+    for name, value in engine_config.given_limits().items():
+        assert value == getattr(limits, name) == getattr(EngineConfig(model=""), name), name
+
+
+def test_config_check_names_faults_and_config_show_masks_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "reprise.toml"
+    file.write_text("api-key = 'CaNaRy'\nmax-num-seqs = 3\n")
+    monkeypatch.setenv("REPRISE_PROT", "1")
+    assert main(["config", "check", str(file)]) == 0
+    assert "REPRISE_PROT is no option and is ignored: did you mean REPRISE_PORT?" in capsys.readouterr().err
+    assert main(["config", "show", str(file), "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert "CaNaRy" not in shown
+    table = json.loads(shown)
+    assert table["api-key"]["value"] == "(set, not shown)"
+    assert table["max-num-seqs"] == {"value": 3, "source": f"file {file}, line 2", "in_flight": False}
+    assert main(["config", "show", str(file)]) == 0
+    assert f"file {file}, line 2" in capsys.readouterr().out
+    file.write_text("api-key-file = '/nowhere.toml'\n")
+    assert main(["config", "check", str(file)]) == 2
+    assert "/nowhere.toml cannot be read" in capsys.readouterr().err
 
 
 def test_help_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,7 @@
-"""A change of policy at run time: which parameters it may bring along, and the limits that hold after it."""
+"""A change of policy at run time: which parameters it may bring along, and the limits that hold after it.
+
+Bounds of the queue may come along too: what waits already stays, whatever they are, and new ones are held against them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +20,13 @@ POLICY_PARAMETERS = (
     "max_passes_over",
     "max_preemptions",
 )
+QUEUE_BOUNDS = (
+    "max_num_queued_reqs",
+    "max_num_queued_tokens",
+    "max_num_queued_reqs_per_tenant",
+    "max_num_queued_tokens_per_tenant",
+)
+CHANGEABLE = (*POLICY_PARAMETERS, *QUEUE_BOUNDS)
 
 
 def limits_after(limits: Limits, policy: str, parameters: Sequence[tuple[str, Any]]) -> Limits:
@@ -26,7 +36,7 @@ def limits_after(limits: Limits, policy: str, parameters: Sequence[tuple[str, An
     """
     changes: dict[str, Any] = {}
     for name, value in parameters:
-        if name not in POLICY_PARAMETERS:
-            raise InvalidLimits(f"{name!r} is no parameter of a policy: choose of {', '.join(POLICY_PARAMETERS)}")
+        if name not in CHANGEABLE:
+            raise InvalidLimits(f"{name!r} cannot change while serving: choose of {', '.join(CHANGEABLE)}")
         changes[name] = normalized_weights(value) if name == "tenant_weights" else value
     return replace(limits, scheduling_policy=policy, **changes)
