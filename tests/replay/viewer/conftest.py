@@ -7,17 +7,30 @@ from pathlib import Path
 import pytest
 
 from engine.clock import SystemClock
+from engine.core.decisions import StepPlanned
+from engine.execution.interface import StepResult
+from engine.execution.scripted import ScriptedRunner
 from replay.viewer.viewed import Viewed
-from tests.replay.recorded_runs import LIMITS, mixed_load, record_run
+from tests.replay.recorded_runs import LIMITS, SALT, mixed_load, record_run
 
-LOADED = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=12)
+LOADED = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=6, thrash_bound_permille=30)
+
+
+class TimedRunner(ScriptedRunner):
+    """Its steps take time by the token, so that swapping pays."""
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        completed, outputs = super().execute(plan)
+        num_tokens = sum(count for _request, _start, count in plan.rows)
+        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
 
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With preemptions, swaps, cascades, cancels, prefix hits, keyframes and contents."""
     folder = tmp_path_factory.mktemp("viewed") / "run"
-    return record_run(folder, mixed_load(60, seed=5), limits=LOADED, keyframe_every=60)
+    runner = TimedRunner(LOADED.num_kv_blocks, LOADED.block_size, SALT)
+    return record_run(folder, mixed_load(60), limits=LOADED, runner=runner, keyframe_every=60)
 
 
 @pytest.fixture(scope="session")

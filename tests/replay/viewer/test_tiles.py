@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replay.viewer.columns import KINDS
 from replay.viewer.errors import BadQuestion
 from replay.viewer.framing import framed, unframed
 from replay.viewer.merging import MERGED, Slices, merged
@@ -84,6 +85,11 @@ def test_all_slices_are_in_a_tile_of_everything(viewed: Viewed) -> None:
         assert num_tokens == int(arrays["tokens"].sum())
         assert axis == "step" or busy == arrays["busy"].sum()
         assert header["merged"]
+
+
+def test_the_recording_that_is_looked_at_holds_every_kind_of_slice(viewed: Viewed) -> None:
+    by_kind = ask(viewed, "area")["by_kind"]
+    assert all(by_kind[kind]["count"] > 0 for kind in KINDS)
 
 
 def test_rows_stand_still_while_the_view_moves_and_alone_who_lives_is_shown_on_demand(viewed: Viewed) -> None:
