@@ -10,6 +10,7 @@ In reading order:
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
+    tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told
     prompt_encoder.py     text → token ids
@@ -19,6 +20,7 @@ In reading order:
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
                           `resumable.py` one, `resume_journal.py` what the next daemon needs of them
+    missing_endpoints.py, malformed_http.py   what is not here, and what is no request
     errors.py             what goes wrong for a client: status, message, code
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`

@@ -13,10 +13,12 @@ from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
 from daemon.listening import BACKLOG, listening_sockets
+from daemon.malformed_http import ApiRunner
 from daemon.middleware import error_middleware, key_middleware
 from daemon.probes import ProbeHandler
 from daemon.resumption import Resumption
 from daemon.service import Service
+from daemon.tokenization import TokenizationHandler
 
 CLOSE_SECONDS = 0.5  # for idle connections when the server ends
 
@@ -28,7 +30,7 @@ async def listen(service: Service, calls: CallCounter, inherited: Sequence[socke
     """
     config = service.config
     sockets = listening_sockets(config.host, config.port, inherited, config.client_timeout)
-    runner = web.AppRunner(
+    runner = ApiRunner(
         build_application(service, calls),
         handler_cancellation=True,  # a handler ends when its client leaves
         shutdown_timeout=CLOSE_SECONDS,
@@ -44,6 +46,7 @@ async def listen(service: Service, calls: CallCounter, inherited: Sequence[socke
 def build_application(service: Service, calls: CallCounter) -> web.Application:
     """All routes over one service."""
     generation, probes = GenerationHandler(service), ProbeHandler(service)
+    tokenization = TokenizationHandler(service)
 
     def counted(handler: Handler) -> Handler:
         async def count(request: web.Request) -> web.StreamResponse:
@@ -60,6 +63,8 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
         [
             web.post("/v1/completions", counted(generation.completions)),
             web.post("/v1/chat/completions", counted(generation.chat_completions)),
+            web.post("/tokenize", counted(tokenization.tokenize)),
+            web.post("/detokenize", counted(tokenization.detokenize)),
             web.get("/v1/streams/{id}", counted(Resumption(service).get)),
             web.get("/v1/models", probes.models),
             web.get("/v1/models/{name:.+}", probes.model),

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from daemon import errors, openai_api
 from daemon.errors import ApiError
+from daemon.fields import Body
 from daemon.json_body import parse_object
 from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, request_id_was_given
@@ -40,7 +41,7 @@ class GenerationHandler:
         service = self._service
         service.engine.require_serving()
         vocab_size = service.text_model.vocab_size
-        body = parse_object(await _read_body(request, service.config.client_timeout))
+        body = await read_object(service, request)
         arrival_ns = service.clock.now_ns()
         read = openai_api.read_chat if is_chat else openai_api.read_completion
         question = read(body, vocab_size)
@@ -58,6 +59,11 @@ class GenerationHandler:
             if name not in self._unknown_fields and len(self._unknown_fields) < 256:
                 self._unknown_fields.add(name)
                 log.info("unknown field ignored", field=name[:64])
+
+
+async def read_object(service: Service, request: web.Request) -> Body:
+    """A request's body. Raises ApiError for what is no JSON object, or does not come in time."""
+    return parse_object(await _read_body(request, service.config.client_timeout))
 
 
 async def _read_body(request: web.Request, seconds: float) -> bytes:

@@ -9,9 +9,11 @@ from aiohttp.typedefs import Handler, Middleware
 from daemon import errors
 from daemon.api_keys import ApiKeys, Caller
 from daemon.errors import ApiError
+from daemon.missing_endpoints import missing_endpoint
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
 CLIENT_LEFT = 499  # as proxies log it
+GUARDED_PATHS = ("/v1/", "/tokenize", "/detokenize")
 ADMIN_PATH = "/config"
 CALLER = web.RequestKey("caller", Caller)
 
@@ -40,7 +42,7 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
 
 
 def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
-    """Everything below /v1/ needs one of `keys()`, where there are any, /config an administrator's; probes do not."""
+    """What costs work needs one of `keys()`, where there are any, /config an administrator's; probes do not."""
 
     @web.middleware
     async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -52,7 +54,7 @@ def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
 
 def _caller(keys: ApiKeys, request: web.Request) -> Caller:
     is_for_admins = request.path == ADMIN_PATH
-    if not keys.are_required or not (is_for_admins or request.path.startswith("/v1/")):
+    if not keys.are_required or not (is_for_admins or request.path.startswith(GUARDED_PATHS)):
         return Caller()
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     caller = keys.caller_of(given.strip()) if scheme.lower() == "bearer" else None
@@ -77,7 +79,7 @@ def error_response(request: web.Request, error: ApiError, *, close: bool) -> web
 
 def _of_http(request: web.Request, error: web.HTTPException) -> ApiError:
     if isinstance(error, web.HTTPNotFound):
-        return ApiError(404, f"there is no {request.path[:200]} here", code="not_found")
+        return missing_endpoint(request.path)
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = " or ".join(sorted(error.allowed_methods))
         return ApiError(405, f"{request.path[:200]} takes {allowed}, not {request.method}", code="method_not_allowed")

@@ -32,6 +32,8 @@ def read_completion(body: Body, vocab_size: int) -> Question:
     """The question in a body of /v1/completions. Raises ApiError 400 that names the field."""
     refuse_unsupported(body, is_chat=False)
     num_logprobs = fields.integer(body, "logprobs", -1, 0, MAX_LOGPROBS)
+    if fields.boolean(body, "echo") and num_logprobs >= 0:
+        raise bad_request("echo cannot be had with logprobs: the logits of a prompt's tokens are not computed", "echo")
     max_output_tokens = _max_output_tokens(body, is_chat=False)
     prompts = read_prompts(body, vocab_size)
     return _question(body, vocab_size, num_logprobs, max_output_tokens, prompts=prompts)
@@ -127,6 +129,7 @@ def _question(
         ),
         request_id=read_request_id(request_id),
         unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
+        echo=not messages and fields.boolean(body, "echo"),
         counts=read_counts(body, max(1, len(prompts)), is_chat=bool(messages), stream=stream),
     )
 
@@ -188,7 +191,18 @@ def _one_prompt(item: Any, vocab_size: int) -> Prompt:
 
 
 _KNOWN_FIELDS = REFUSABLE_FIELDS | {
-    *("model", "prompt", "messages", "stream", "stream_options", "user", "priority", "request_id", "return_token_ids"),
+    *(
+        "model",
+        "prompt",
+        "messages",
+        "stream",
+        "stream_options",
+        "user",
+        "priority",
+        "request_id",
+        "return_token_ids",
+        "echo",
+    ),
     *("ttft_target_ms", "itl_target_ms", "queue_timeout_ms"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),

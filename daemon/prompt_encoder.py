@@ -1,7 +1,7 @@
 """Prompts and chats → token ids, long ones in a thread so that running streams do not wait for them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from daemon.errors import bad_request
@@ -28,8 +28,7 @@ class PromptEncoder:
     async def encode(self, question: Question) -> list[TokenIds]:
         """One list per choice. Raises ApiError 400 for an empty prompt and for what the chat template refuses."""
         if question.is_chat:
-            num_chars = sum(len(message["content"]) for message in question.messages)
-            prompts = [await self._run(num_chars, lambda: self._encode_chat(question))]
+            prompts = [await self.encode_chat(question.messages)]
         else:
             prompts = [await self._encode_prompt(prompt) for prompt in question.prompts]
         if not all(prompts):
@@ -39,14 +38,23 @@ class PromptEncoder:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    async def encode_text(self, text: str, param: str, add_special: bool) -> TokenIds:
+        """`param` names the field that an error is about. Raises ApiError 400."""
+        return await self._run(len(text), lambda: self._encode_text(text, param, add_special=add_special))
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> TokenIds:
+        """The prompt that the model's template makes of a chat. Raises ApiError 400."""
+        num_chars = sum(len(message["content"]) for message in messages)
+        return await self._run(num_chars, lambda: self._encode_chat(messages, add_generation_prompt))
+
     async def _encode_prompt(self, prompt: str | TokenIds) -> TokenIds:
         if not isinstance(prompt, str):
             return prompt
-        return await self._run(len(prompt), lambda: self._encode_text(prompt, "prompt", add_special=True))
+        return await self.encode_text(prompt, "prompt", add_special=True)
 
-    def _encode_chat(self, question: Question) -> TokenIds:
+    def _encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> TokenIds:
         try:
-            text = self._text_model.render_chat(question.messages, wall_ns=self._clock.wall_ns())
+            text = self._text_model.render_chat(messages, add_generation_prompt, self._clock.wall_ns())
         except ChatTemplateError as error:
             raise bad_request(str(error), "messages") from error
         return self._encode_text(text, "messages", add_special=False)

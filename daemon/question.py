@@ -19,6 +19,7 @@ class Question:
     seed               None: to be drawn by the daemon
     sampling           its own seed is still 0
     num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
+    echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
     unknown_fields     names of fields that were not looked at
     """
@@ -39,6 +40,7 @@ class Question:
     urgency: Urgency
     request_id: str
     unknown_fields: tuple[str, ...]
+    echo: bool = False
     counts: ChoiceCounts = ONE_CHOICE
 
     @property

@@ -11,7 +11,6 @@ from daemon.fields import Body
 # field → values that change nothing (null never does)
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
-    "echo": (False,),
     "suffix": ("",),
     "tools": ([],),
     "tool_choice": ("none",),

@@ -29,6 +29,7 @@ class ResponseBodies:
     include_usage       a stream was asked to end with a usage chunk
     wants_logprobs      choices carry log-probabilities
     return_token_ids    choices carry token ids, an extra beyond the API
+    echoes              per choice, what its text begins with; empty where nothing is repeated
     """
 
     id: str
@@ -39,6 +40,7 @@ class ResponseBodies:
     include_usage: bool = False
     wants_logprobs: bool = False
     return_token_ids: bool = False
+    echoes: Sequence[str] = ()
 
     def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
         """The answer to a call that does not stream: per choice, all of it and its finish reason."""
@@ -50,9 +52,10 @@ class ResponseBodies:
         }
 
     def opening_chunks(self, num_choices: int) -> list[Json]:
-        """What a stream begins with: in a chat, who speaks."""
+        """What a stream begins with: in a chat, who speaks; in a completion, the prompts where they are repeated."""
         if not self.is_chat:
-            return []
+            echoes = enumerate(self.echoes)
+            return [self._chunk([self._completion_choice(index, Delta(text), None)]) for index, text in echoes]
         delta = {"role": "assistant", "content": ""}
         return [self._chunk([self._chat_chunk_choice(index, delta, Delta(), None)]) for index in range(num_choices)]
 
@@ -84,7 +87,8 @@ class ResponseBodies:
 
     def _whole_choice(self, index: int, answer: Delta, finish_reason: str) -> Json:
         if not self.is_chat:
-            return self._completion_choice(index, answer, finish_reason)
+            echo = self.echoes[index] if self.echoes else ""
+            return self._completion_choice(index, answer._replace(text=echo + answer.text), finish_reason)
         message = {"role": "assistant", "content": answer.text, "refusal": None}
         choice = {"index": index, "message": message, "logprobs": self._chat_logprobs(answer)}
         return self._with_token_ids({**choice, "finish_reason": finish_reason}, answer)

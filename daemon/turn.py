@@ -67,6 +67,7 @@ class Turn:
             include_usage=question.include_usage,
             wants_logprobs=question.num_logprobs >= 0,
             return_token_ids=question.return_token_ids,
+            echoes=self._echoes(),
         )
 
     async def answer(self) -> web.StreamResponse:
@@ -192,6 +193,15 @@ class Turn:
         keep_alive_seconds = self._service.config.keep_alive_interval
         answer = AnswerStream(self._bodies, self._choices, len(self._asks), keep_alive_seconds)
         self._outcome = ",".join(sorted(await answer.write(call.take, stream)))
+
+    def _echoes(self) -> tuple[str, ...]:
+        """What each choice that is answered begins with."""
+        question = self._question
+        if not question.echo:
+            return ()
+        text_model = self._service.text_model
+        texts = [prompt if isinstance(prompt, str) else text_model.decode(prompt) for prompt in question.prompts]
+        return tuple([text for text in texts for _ in range(question.counts.num_told)])
 
     def _new_answer(self) -> Answer:
         return Answer(self._service.text_model, **self._answer_settings())

@@ -17,6 +17,7 @@ from aiohttp import web
 from daemon.application import build_application
 from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
+from daemon.malformed_http import ApiRunner
 from daemon.service import Service
 from engine.clock import SystemClock
 from engine.text.model_source import ModelSource
@@ -74,7 +75,7 @@ async def serving(record_dir: Path | None = None, **options: Any) -> AsyncIterat
     service = Service(config, engine_config, source, SystemClock(), "tests.daemon.scripted_engine")
     service.use_text_model(word_text_model())
     calls = CallCounter()
-    runner = web.AppRunner(build_application(service, calls), handler_cancellation=True, access_log=None)
+    runner = ApiRunner(build_application(service, calls), handler_cancellation=True, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

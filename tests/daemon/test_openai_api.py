@@ -139,7 +139,7 @@ def test_a_prompt_is_a_text_or_token_ids_or_a_list_of_them(prompt: Any, read: An
         ("request_id", ["a b", "é", "x" * 300, 5]),
         ("user", [5, []]),
         ("model", [5, []]),
-        ("echo", [True]),
+        ("echo", [1, "true"]),
         ("best_of", [2, 0]),
         ("suffix", ["end"]),
         ("guided_json", [{"type": "object"}]),
