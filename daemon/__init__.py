@@ -27,6 +27,7 @@ In reading order:
     handover.py           what becomes of the live requests when it dies
     probes.py, health.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     incidents.py          what is recorded now, kept with a note
+    viewer.py             /viewer: `viewer_token.py` who may see it, `viewer_child.py` the process that answers
     run_directory.py      where this run is recorded
     bench/, load/         clients that measure any server: drawn loads, and those of traces
     logging.py            log lines

@@ -76,4 +76,8 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
             web.post("/incidents", IncidentHandler(service).mark),
         ]
     )
+    if service.viewer_token:
+        from daemon.viewer import add_viewer  # here, for most daemons have no viewer
+
+        add_viewer(application, service)
     return application

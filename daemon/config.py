@@ -48,6 +48,9 @@ class DaemonConfig:
     api_key_file: str = _option(
         "", "FILE.toml", values.text, "more keys, as SHA-256: each stands for a tenant and its class of priority"
     )
+    viewer_token_file: str = _option(
+        "", "FILE", values.text, "token that /viewer asks for, apart from API keys; without one there is no /viewer"
+    )
     dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")

@@ -16,6 +16,7 @@ from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
 from daemon.telemetry.spans_sent import SpansSent
 from daemon.tenant_limits import TenantLimits
+from daemon.viewer_token import read_viewer_token
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.text.model_source import ModelSource
@@ -23,7 +24,7 @@ from engine.text.text_model import TextModel
 
 
 class Service:
-    """Raises InvalidKeyFile.
+    """Raises InvalidKeyFile, InvalidViewerToken.
 
     served_names   names that clients may ask for; the first is the one answered
     config         what is in force; a reload changes what can change while serving (`reload.py`)
@@ -43,6 +44,7 @@ class Service:
         self.config = config
         self.configured = Configured(config)
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
+        self.viewer_token = read_viewer_token(config.viewer_token_file)
         self.clock = clock
         self.tenant_limits = TenantLimits(clock)
         self.engine = EngineClient(engine_config, clock, engine_module)

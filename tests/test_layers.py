@@ -62,6 +62,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine.log",
         "engine.text",
     ),
+    "daemon.viewer": ("daemon", "replay.viewer.access", "replay.viewer.guard"),  # lets in; a process of its own answers
     "daemon.bench": ("daemon.bench", "engine.clock", "engine.core.errors"),  # a client: it knows no server of ours
     "daemon.load": ("daemon.load", "daemon.bench", "replay.simulate", "engine.core.errors"),  # joins the two
     "engine.doctor": ("engine", "kernels"),

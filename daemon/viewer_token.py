@@ -1,0 +1,29 @@
+"""The token that `/viewer` asks for: read once, from a file of its own. It stands for no tenant and opens no /v1/."""
+
+from pathlib import Path
+
+from engine.core.errors import EngineError
+
+MIN_CHARS, MAX_CHARS = 16, 1_000
+
+
+class InvalidViewerToken(EngineError):
+    """The file cannot be read, or what stands in it is no token; the message says what to do."""
+
+
+def read_viewer_token(path: str) -> str:
+    """ "" for no file: then there is no viewer. Raises InvalidViewerToken."""
+    if not path:
+        return ""
+    try:
+        token = Path(path).read_text("ascii").strip()
+    except OSError as error:
+        raise InvalidViewerToken(f"--viewer-token-file: {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidViewerToken(f"--viewer-token-file: {path} must hold ASCII: {error}") from error
+    if not MIN_CHARS <= len(token) <= MAX_CHARS or not token.isprintable() or " " in token:
+        raise InvalidViewerToken(
+            f"--viewer-token-file: {path} holds {len(token)} characters: give one word of {MIN_CHARS} to {MAX_CHARS}, "
+            "as `openssl rand -hex 24` prints"
+        )
+    return token
