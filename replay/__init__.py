@@ -18,6 +18,8 @@ the core's state is known to begin at), `player.py` (events into the core),
 
     shrink    `shrink/`: the smallest recording that fails in the same way; `model_runs/stage.py` is its model
 
+    debug     `debug/`: time travel in the terminal
+
     show --fsck, repair, mark
               `tending.py`: recordings kept whole, and kept
     redact    `model_runs/redaction.py`: a copy without contents

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
 from replay.bisect.command import add_bisect, add_trace
+from replay.debug.command import add_arguments as add_debug_arguments
 from replay.export.command import add_arguments as add_export_arguments
 from replay.refusal import CannotCompare
 from replay.shrink.command import add_arguments as add_shrink_arguments
@@ -83,6 +84,8 @@ def add_verbs(subparsers: "Subparsers") -> None:
     _add_model_options(trace)
 
     add_view_arguments(_verb(subparsers, "view", _view, "look at it in a browser: timeline, steps, requests, blocks"))
+
+    add_debug_arguments(_verb(subparsers, "debug", _debug, "time travel in the terminal: any step, there and back"))
 
     add_shrink_arguments(_verb(subparsers, "shrink", _shrink, "the smallest recording that fails in the same way"))
 
@@ -255,6 +258,12 @@ def _isolate(args: argparse.Namespace) -> int:
 
 def _view(args: argparse.Namespace) -> int:
     from replay.viewer.command import run
+
+    return run(args)
+
+
+def _debug(args: argparse.Namespace) -> int:
+    from replay.debug.command import run
 
     return run(args)
 

@@ -68,7 +68,7 @@ def add_span_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="from_step",
-        type=_step_of,
+        type=step_of,
         metavar="[N:]STEP",
         help="begin at the nearest keyframe before this step (of engine process N, else of the last one)",
     )
@@ -79,7 +79,8 @@ def span_of(args: Namespace) -> Span:
     return Span(args.from_step, args.to_step)
 
 
-def _step_of(text: str) -> StepOf:
+def step_of(text: str) -> StepOf:
+    """[N:]STEP on the command line. Raises ArgumentTypeError."""
     life, colon, step = text.rpartition(":")
     if not step.isdecimal() or (colon and not (life.isdecimal() and int(life))):
         raise ArgumentTypeError(f"{text!r} is no step: give its number, or 2:NUMBER for one of the second process")

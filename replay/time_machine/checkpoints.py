@@ -7,6 +7,7 @@ from engine.core.keyframes.freezing import State, freeze
 from engine.core.scheduler import Core
 
 FIRST_SPACING = 256  # entries between two
+ENTRIES_PER_REQUEST = 2  # to freeze many live requests takes longer than to play some entries
 MAX_CHECKPOINTS = 128
 
 
@@ -17,6 +18,7 @@ class Checkpoints:
         self._states: dict[int, State] = {}  # sequence of the entry behind it → state
         self._sequences: list[int] = []  # in order
         self._spacing = FIRST_SPACING
+        self._base = 0
         self._can_freeze = True
 
     def nearest(self, sequence: int) -> int | None:
@@ -29,17 +31,27 @@ class Checkpoints:
 
     def pass_by(self, core: Core, sequence: int) -> None:
         """The core is about to be given this entry."""
-        if sequence % self._spacing == 0:
+        last = self.nearest(sequence)
+        spacing = max(self._spacing, ENTRIES_PER_REQUEST * len(core.requests))
+        if sequence - (self._base if last is None else max(last, self._base)) >= spacing:
             self.keep(core, sequence)
 
+    def begin_at(self, sequence: int) -> None:
+        """The core that will pass by comes from there."""
+        self._base = sequence
+
     def keep(self, core: Core, sequence: int) -> None:
-        """Whatever the spacing; nothing happens where an operator's own policy cannot be frozen."""
+        """Whatever the spacing; nothing happens where an operator's own policy cannot be frozen, or blocks are lost: of
+        such a state no core is made."""
         if sequence in self._states or not self._can_freeze:
             return
         try:
+            core.check_invariants()
             self._states[sequence] = freeze(core)
         except KeyframeError:
             self._can_freeze = False
+            return
+        except AssertionError:
             return
         place = bisect_right(self._sequences, sequence)
         self._sequences.insert(place, sequence)

@@ -1,6 +1,6 @@
 """What led there, from the index: who wrote a block and who read it, who gave way for whom, when a request changed.
 
-`Until` bounds what is told: a debugger that stands at step 120 does not know what comes. Nothing is replayed here.
+What is told can be bounded: a debugger that stands at step 120 does not know what comes. Nothing is replayed here.
 """
 
 import json
@@ -85,7 +85,7 @@ class Decided(NamedTuple):
 
 
 class Histories:
-    """Of one life. Bounds are exclusive: `before_step` S knows steps below S, `until` an entry all up to it."""
+    """Of one life. `before_step` S knows the steps below S; `until` an entry knows all up to it, that one included."""
 
     def __init__(self, database: sqlite3.Connection, life: int) -> None:
         self._database = database
@@ -100,8 +100,8 @@ class Histories:
             return None
         return BlockWrite(row["request"], min(row["to_step"], before_step - 1), row["step"])
 
-    def readers(self, block: int, before_step: int = EVER) -> list[BlockHold]:
-        """Who has had what was written there last, its writer among them, as of before that step; in order."""
+    def readers(self, block: int, before_step: int = EVER, until: int = EVER) -> list[BlockHold]:
+        """Who has had what was written there last before that step, its writer included; as of that entry, in order."""
         written = self._last_write(block, before_step)
         if written is None:
             return []
@@ -110,14 +110,14 @@ class Histories:
             "AND request = ? AND sequence < ?",
             (block, written["request"], written["sequence"]),
         )[0]
-        return self._holds(block, 0 if since is None else since, before_step)
+        return self._holds(block, 0 if since is None else since, until)
 
-    def block_events(self, block: int, before_step: int = EVER, last: int = 100) -> list[BlockEvent]:
-        """What happened to it, the last so many."""
+    def block_events(self, block: int, until: int = EVER, last: int = 100) -> list[BlockEvent]:
+        """What happened to it until that entry, the last so many; a run of writes is told to its own end."""
         rows = self._all(
             "SELECT sequence, step, to_step, kind, request FROM block_events WHERE life = ? AND block = ? "
-            "AND step < ? ORDER BY sequence DESC, id DESC LIMIT ?",
-            (block, before_step, last),
+            "AND sequence <= ? ORDER BY sequence DESC, id DESC LIMIT ?",
+            (block, until, last),
         )
         return [BlockEvent(*row) for row in reversed(rows)]
 
@@ -128,11 +128,11 @@ class Histories:
             (block, before_step),
         )
 
-    def _holds(self, block: int, since: int, before_step: int) -> list[BlockHold]:
+    def _holds(self, block: int, since: int, until: int) -> list[BlockHold]:
         rows = self._all(
             "SELECT step, kind, request FROM block_events WHERE life = ? AND block = ? AND sequence >= ? "
-            "AND step < ? AND kind != 'written' ORDER BY sequence, id",
-            (block, since, before_step),
+            "AND sequence <= ? AND kind != 'written' ORDER BY sequence, id",
+            (block, since, until),
         )
         holds: list[BlockHold] = []
         for step, kind, request in rows:

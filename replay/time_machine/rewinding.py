@@ -64,8 +64,8 @@ class Rewinder:
 
         It is given out while it stands there, and goes on with the next.
         """
-        base = self._base(sequence)
-        core = self._core_before(base)
+        base, core = self._begin(sequence)
+        self._checkpoints.begin_at(base)
         expected = base
         for entry in self._life.entries(base):
             if isinstance(entry.event, RecordingClosed):
@@ -79,6 +79,17 @@ class Rewinder:
     def base_before(self, sequence: int) -> int:
         """The last place before this entry from which `from_before` would begin: its sequence."""
         return self._base(sequence)
+
+    def _begin(self, sequence: int) -> tuple[int, Core]:
+        """The nearest base of which a core can be made, and that. Raises CannotCompare when there is none."""
+        while True:
+            base = self._base(sequence)
+            try:
+                return base, self._core_before(base)
+            except CannotCompare:
+                if base <= self._life.header.first_sequence:
+                    raise
+                sequence = base - 1  # a keyframe of a broken state, or of another version: from an earlier one
 
     def _base(self, sequence: int) -> int:
         """The last entry at or before this one whose state before it is known."""

@@ -11,7 +11,7 @@ from typing import Any
 from engine.core.decisions import StepPlanned
 from engine.core.limits import Limits
 from engine.core.policies.interface import PolicyFactory
-from engine.core.vocabulary import RecordingClosed
+from engine.core.vocabulary import Entry, RecordingClosed
 from replay.index.recording_index import RecordingIndex
 from replay.own_policy import recorded_policies
 from replay.refusal import CannotCompare
@@ -76,7 +76,7 @@ class TimeMachine:
                 f"sequence {sequence} is not in the recording of engine process {extent.life}",
                 f"its entries are {extent.first_sequence} to {extent.last_sequence}",
             )
-        return self._state(Place(extent.life, sequence - before))
+        return self.at_place(Place(extent.life, sequence - before))
 
     def at_time(self, now_ns: int, life: int = 0) -> State:
         """After the last entry that was handled by then, of the process that ran then if none is named."""
@@ -88,16 +88,24 @@ class TimeMachine:
             if entry.now_ns > now_ns or isinstance(entry.event, RecordingClosed):
                 break
             last = max(last, entry.sequence)
-        return self._state(Place(number, last))
+        return self.at_place(Place(number, last))
 
     def at_end(self, life: int = 0) -> State:
         extent = self.extent(life)
-        return self._state(Place(extent.life, extent.last_sequence))
+        return self.at_place(Place(extent.life, extent.last_sequence))
 
     def at_beginning(self, life: int = 0) -> State:
         """Before the first entry, or at the first that is known."""
         extent = self.extent(life)
-        return self._state(Place(extent.life, extent.first_sequence - 1))
+        return self.at_place(Place(extent.life, extent.first_sequence - 1))
+
+    def at_first_known(self, life: int = 0) -> State:
+        """The beginning, or behind the first keyframe of a recording that begins in mid-run."""
+        extent = self.extent(life)
+        if self._index.run.lives[extent.life - 1].header.starts_fresh:
+            return self.at_beginning(extent.life)
+        row = self.database.execute("SELECT min(sequence) FROM keyframes WHERE life = ?", (extent.life,)).fetchone()
+        return self.at_beginning(extent.life) if row[0] is None else self.at_sequence(row[0], extent.life)
 
     def forward(self, place: Place) -> Iterator[State]:
         """The state behind each entry after this place; each is one's own only until the next is asked for.
@@ -109,17 +117,33 @@ class TimeMachine:
             if behind.entry.sequence > place.sequence:
                 yield self._as_state(place.life, behind)
 
-    def backward(self, place: Place) -> Iterator[list[Place]]:
-        """Stretches of the places before this one, the nearest stretch first; each is quickly gone through forward."""
-        first, last = self.extent(place.life).first_sequence - 1, place.sequence - 1
-        while last >= first:
-            base = max(first, self._rewinders[place.life].base_before(max(last, first + 1)) - 1)
-            base = min(base, last)
-            yield [Place(place.life, sequence) for sequence in range(base, last + 1)]
-            last = base - 1
+    def backward(self, place: Place) -> Iterator[tuple[Place, Place]]:
+        """Stretches of the places before this one, the nearest first: first and last place of each.
 
-    def _state(self, place: Place) -> State:
+        Each is quickly gone through forward. They end at the life's beginning, or where states begin to be known.
+        """
+        rewinder, life = self._rewinders[place.life], place.life
+        beginning, last = self.extent(life).first_sequence - 1, place.sequence - 1
+        while last > beginning:
+            try:
+                first = rewinder.base_before(last)
+            except CannotCompare:
+                return
+            yield Place(life, first), Place(life, last)
+            last = first - 1
+        if last == beginning and self._index.run.lives[life - 1].header.starts_fresh:
+            yield Place(life, beginning), Place(life, beginning)
+
+    def at_place(self, place: Place) -> State:
+        """Raises as `at_step`."""
         return self._as_state(place.life, self._rewinders[place.life].behind(place.sequence))
+
+    def entries(self, life: int, first: int, last: int) -> Iterator[Entry]:
+        """As recorded, from one sequence to another; what is missing is left out."""
+        for entry in self._index.run.lives[life - 1].entries(max(0, first)):
+            if entry.sequence > last:
+                return
+            yield entry
 
     def _as_state(self, life: int, behind: Behind) -> State:
         extent = self.lives[life - 1]

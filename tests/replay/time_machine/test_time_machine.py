@@ -82,7 +82,8 @@ def test_going_forward_and_backward_visits_every_place(run: Path, machine: TimeM
     expected = every_state(run)
     forward = [(state.sequence, freeze(state.core)) for state in machine.forward(Place(1, 100))]
     assert forward == [(entry.sequence, state) for entry, state in expected[101:]]
-    visited = [place.sequence for stretch in machine.backward(Place(1, 100)) for place in reversed(stretch)]
+    stretches = [range(first.sequence, last.sequence + 1) for first, last in machine.backward(Place(1, 100))]
+    visited = [sequence for stretch in stretches for sequence in reversed(stretch)]
     assert visited == list(range(99, -2, -1))
 
 
