@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow lint soak mutants zoo bench clean
+.PHONY: install serve test test-slow browser screenshots lint soak mutants zoo bench clean
 
 install: $(STAMP)
 
@@ -26,6 +26,17 @@ test: $(STAMP)  ## everything that CI runs: lint, types, tests
 
 test-slow: $(STAMP)  ## the proofs too long for every commit
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+browser:  ## Chromium and its driver for the viewer's tests, through apt where this may; else they skip and say so
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -qq -y \
+	    --no-install-recommends chromium chromium-driver fonts-dejavu-core; } >/dev/null 2>&1 \
+	  || echo "!!! chromium could not be installed: THE VIEWER'S BROWSER TESTS WILL BE SKIPPED" >&2; \
+	else echo "!!! no chromium here, and no root or apt-get: THE VIEWER'S BROWSER TESTS WILL BE SKIPPED" >&2; fi
+
+screenshots: $(STAMP)  ## the README's views of a real recording, in the installed Chromium
+	$(BIN)/python -m tests.browser.screenshots replay/viewer/screenshots
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -16,7 +16,7 @@ export function visibleLines(value, max = 20000) {
 }
 
 export function grouped(number) {
-  return typeof number === "number" ? number.toLocaleString("en-US", { maximumFractionDigits: 3 }) : String(number);
+  return typeof number === "number" ? number.toLocaleString("en-US", { maximumFractionDigits: 20 }) : String(number);
 }
 
 /** Nanoseconds as a length of time, with the digits that `step_ns` can tell apart. */

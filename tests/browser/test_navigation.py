@@ -1,0 +1,118 @@
+"""Moving about: keys, wheel and mouse change what is shown as they say, and the link says it back."""
+
+from tests.browser.chromium import Browser, Keys
+
+
+def span(browser: Browser) -> float:
+    return float(browser.state("to") - browser.state("from"))
+
+
+def test_the_whole_recording_is_shown_first(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    first, last = browser.run("return reprise.bounds()")
+    assert browser.state("from") <= first
+    assert browser.state("to") >= last
+    browser.until_text("#status", "72 requests")
+    assert browser.run("return reprise.timeline.known.byRow.size") == 64  # the rows of one tile
+    painted = browser.run("return reprise.timeline.raster.pixels.reduce((sum, pixel) => sum + (pixel !== 0), 0)")
+    assert painted > 1_000
+
+
+def test_keys_zoom_pan_scroll_and_fit(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    browser.click_canvas(800, 20)  # the axis: the step under it opens
+    browser.until_text("#panel", "Token budget")
+    browser.press(Keys.ESCAPE)
+    before = span(browser)
+    browser.press("w")
+    assert span(browser) < before
+    browser.press("s")
+    assert abs(span(browser) - before) < before * 1e-6
+    browser.press("w", "w")
+    began = browser.state("from")
+    browser.press("d")
+    assert browser.state("from") > began
+    browser.press("a")
+    assert abs(browser.state("from") - began) < before * 1e-6
+    browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert browser.state("row") == 2
+    browser.press(Keys.ESCAPE, "f")
+    browser.until(lambda: abs(span(browser) - before) < before * 0.05, "F shows all again")
+
+
+def test_the_value_under_the_cursor_stays_when_zooming(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    script = """
+    const canvas = document.getElementById("timeline");
+    const at = (x) => {
+      const { from, to } = reprise.state;
+      return from + ((x - 196) / (canvas.clientWidth - 196)) * (to - from);
+    };
+    const before = at(700);
+    const box = canvas.getBoundingClientRect();
+    const place = { clientX: box.x + 700, clientY: box.y + 400, bubbles: true, cancelable: true };
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -240, ctrlKey: true, ...place }));
+    return [before, at(700)];
+    """
+    before, after = browser.run(script)
+    assert abs(before - after) < 1e4  # 10 µs of 27 s
+
+
+def test_help_marks_and_escape(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    browser.press("?")
+    browser.until_text("#panel", "who preempted it")
+    browser.press(Keys.ESCAPE)
+    browser.until(lambda: browser.text("#panel") == "", "the panel is closed")
+    browser.press("m")
+    assert len(browser.state("marked")) == 1
+    browser.press("m")
+    assert browser.state("marked") == []
+    browser.press("/")
+    assert browser.run("return document.activeElement.id") == "search"
+    browser.press("w")
+    assert browser.run("return document.activeElement.value") == "w"
+
+
+def test_the_axis_turns_into_steps_and_back_over_the_same_stretch(browser: Browser, page: str) -> None:
+    browser.open_page(page + "#from=7000000000&to=9000000000")
+    browser.choose("#axis", "step")
+    browser.until(lambda: browser.state("axis") == "step" and span(browser) < 1_000, "steps are shown")
+    assert 500 < browser.state("from") < browser.state("to") < 1_200
+    browser.choose("#axis", "time")
+    browser.until(lambda: browser.state("axis") == "time" and span(browser) > 1e9, "time is shown")
+    assert abs(browser.state("from") - 7e9) < 1e8
+    assert abs(browser.state("to") - 9e9) < 1e8
+
+
+def test_an_area_is_selected_with_shift_and_told_in_figures(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    script = """
+    const canvas = document.getElementById("timeline");
+    const box = canvas.getBoundingClientRect();
+    const common = { shiftKey: true, pointerId: 1, bubbles: true };
+    const at = (x, y, type) =>
+      canvas.dispatchEvent(new PointerEvent(type, { clientX: box.x + x, clientY: box.y + y, ...common }));
+    canvas.setPointerCapture = () => {};
+    at(500, 300, "pointerdown"); at(560, 400, "pointermove"); at(800, 500, "pointermove"); at(800, 500, "pointerup");
+    """
+    browser.run(script)
+    browser.until_text("#panel", "By kind")
+    assert "decode" in browser.text("#panel")
+    assert len(browser.state("area")) == 4
+
+
+def test_all_colours_of_slices_differ_in_lightness_or_pattern(browser: Browser, page: str) -> None:
+    """Told apart without colour: no two kinds share both their pattern and their height."""
+    browser.open_page(page)
+    script = "import('./theme.js').then(({ KINDS }) => done(KINDS.map((k) => `${k.pattern} ${k.top} ${k.bottom}`)))"
+    shapes = browser.run_async(script)
+    assert len(set(shapes)) == len(shapes)
+
+
+def test_dark_and_light_are_both_there(browser: Browser, page: str) -> None:
+    backs = []
+    for theme in ("dark", "light"):
+        browser.open_page(f"{page}#theme={theme}")
+        backs.append(browser.run("return getComputedStyle(document.body).backgroundColor"))
+    assert backs == ["rgb(20, 23, 28)", "rgb(255, 255, 255)"]
