@@ -32,6 +32,7 @@ def _listening(descriptor: int) -> socket.socket:
     except OSError as error:
         raise UnusableSocket(f"descriptor {descriptor} of LISTEN_FDS is no socket: {error.strerror}") from error
     if not is_listening or taken.type != socket.SOCK_STREAM:
+        taken.close()
         raise UnusableSocket(
             f"descriptor {descriptor} of LISTEN_FDS does not listen for streams: use ListenStream= and Accept=no"
         )

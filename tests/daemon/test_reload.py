@@ -85,7 +85,7 @@ def test_options_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
 def test_queue_bounds_patience_and_the_level_of_the_log_change_at_once_the_rest_is_named(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         service = served.service
-        changes = {"max_num_queued_reqs": 7, "queue_timeout": 3.0, "log_level": "error", "max_num_seqs": 5}
+        changes: dict[str, Any] = {"max_num_queued_reqs": 7, "queue_timeout": 3.0, "log_level": "error", "max_num_seqs": 5}
         wanted = Configured(replace(service.config, **changes), {"queue_timeout": "file x"})
         outcome = await reload(service, lambda: wanted)
         assert outcome.changed == ("max-num-queued-reqs", "queue-timeout", "log-level")
