@@ -7,6 +7,7 @@ Source: open-telemetry/semantic-conventions-genai, GenAI server metrics.
 """
 
 import asyncio
+import logging
 import math
 import os
 import threading
@@ -86,15 +87,23 @@ class MetricSender:
         self._thread.join(seconds)
 
     def _send_until_closed(self) -> None:
+        """A collector that is away costs the figures of one interval; counters go on from where they are."""
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would log each attempt
         while not self._is_closed.wait(self._interval_s):
             try:
                 self._read = asyncio.run_coroutine_threadsafe(self._snapshot(), self._loop).result(_READ_SECONDS)
-                self._make_instruments()
-                self._reader.collect()
-            except Exception as error:  # the loop is busy or gone: the next time tells as much
-                log.warning("metrics were not sent", error=f"{type(error).__name__}: {error}")
-        self._make_instruments()
+            except (TimeoutError, RuntimeError):  # the loop is busy, or closed: the next time tells as much
+                continue
+            self._send()
+        self._send()
         self._provider.shutdown(timeout_millis=1000)
+
+    def _send(self) -> None:
+        try:
+            self._make_instruments()
+            self._reader.collect()
+        except Exception:
+            log.exception("metrics could not be sent")
 
     async def _snapshot(self) -> dict[str, Metric]:
         return {family.name: family for family in self._families()}
@@ -111,6 +120,6 @@ class MetricSender:
     def _callback(self, name: str) -> "Callable[[CallbackOptions], Iterator[Observation]]":
         def observe(options: CallbackOptions) -> Iterator[Observation]:
             for sample in self._read[name].samples if name in self._read else ():
-                yield Observation(sample.value, sample.labels)
+                yield Observation(float(sample.value), sample.labels)
 
         return observe

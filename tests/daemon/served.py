@@ -19,6 +19,7 @@ from daemon.config import DaemonConfig
 from daemon.drain import CallCounter, drain
 from daemon.malformed_http import ApiRunner
 from daemon.service import Service
+from daemon.telemetry.open_telemetry import start_open_telemetry
 from engine.clock import SystemClock
 from engine.text.model_source import ModelSource
 from tests.daemon.text_models import word_text_model
@@ -74,6 +75,7 @@ async def serving(record_dir: Path | None = None, **options: Any) -> AsyncIterat
     engine_config = config.engine_config(str(record_dir or ""))
     service = Service(config, engine_config, source, SystemClock(), "tests.daemon.scripted_engine")
     service.use_text_model(word_text_model())
+    sending = start_open_telemetry(service, record_dir.name if record_dir else "", {})
     calls = CallCounter()
     runner = ApiRunner(build_application(service, calls), handler_cancellation=True, access_log=None)
     await runner.setup()
@@ -91,5 +93,7 @@ async def serving(record_dir: Path | None = None, **options: Any) -> AsyncIterat
     finally:
         await service.engine.supervisor.stop("test ended", 5.0)
         await asyncio.gather(supervising, return_exceptions=True)
+        if sending is not None:
+            await sending.close()
         service.close()
         await runner.cleanup()
