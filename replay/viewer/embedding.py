@@ -56,7 +56,7 @@ def embed(viewed: Viewed, max_bytes: int = MAX_ANSWER_BYTES) -> Embedded:
     embedded = Embedded()
     recording = answers()["recording"](viewed, Parameters({}))
     contents = {"readable": False, "reason": "a single file holds no contents: open the recording itself"}
-    recording |= {"contents": contents, "is_live": False, "path": viewed.path.name}
+    recording |= {"contents": contents, "is_live": False}
     embedded.add("recording", {}, recording)
     embedded.add("questions", {}, questions())
     embedded.add("schema", {}, tables())

@@ -36,7 +36,7 @@ def write_page(
     recording: Path, target: Path, folder: Path | None = None, max_answer_bytes: int = MAX_ANSWER_BYTES
 ) -> Written:
     """`folder`: where the index is kept. Raises RecordingError, OSError, and CannotCompare when there is no page."""
-    viewed = Viewed.open(recording, SystemClock(), folder)
+    viewed = Viewed.open(recording, SystemClock(), folder, Path(recording.resolve().name))
     viewed.index.update()
     viewed.state.state = "ready"
     try:

@@ -64,7 +64,7 @@ class Growth:
 @dataclass(slots=True)
 class Viewed:
     """
-    path         of the recording
+    path         of the recording; shown_path: as commands name it
     states       the core's, at any step
     generation   another one whenever the arrays have changed
     """
@@ -73,6 +73,7 @@ class Viewed:
     index: RecordingIndex
     clock: Clock
     states: States
+    shown_path: Path
     generation: int = 0
     state: IndexState = field(default_factory=IndexState)
     _lives: dict[int, LifeColumns] = field(default_factory=dict)
@@ -80,9 +81,9 @@ class Viewed:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, folder: Path | None = None) -> "Viewed":
+    def open(cls, path: Path, clock: Clock, folder: Path | None = None, shown_path: Path | None = None) -> "Viewed":
         """Reads headers only. `folder`: where the index is kept. Raises RecordingError, IndexUnwritable."""
-        return cls(path, RecordingIndex(path, folder), clock, States(path, folder))
+        return cls(path, RecordingIndex(path, folder), clock, States(path, folder), shown_path or path)
 
     @property
     def run(self) -> Run:

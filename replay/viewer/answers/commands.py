@@ -11,7 +11,7 @@ from replay.viewer.viewed import Viewed
 def command(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     """kind: recording, request, step, block or sequence; number: which."""
     kind = asked.one_of("kind", "recording", "recording", "request", "step", "block", "sequence")
-    path = shlex.quote(str(viewed.path))
+    path = shlex.quote(str(viewed.shown_path))
     if kind == "recording":
         return {"command": f"reprise show {path}"}
     number = asked.integer("number")

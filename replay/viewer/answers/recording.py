@@ -18,7 +18,7 @@ def recording(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     state = viewed.state
     return {
         "name": viewed.path.resolve().name,
-        "path": str(viewed.path),
+        "path": str(viewed.shown_path),
         "model": str(header.environment.get("model") or header.config.get("model", "")),
         "numerics_class": str(header.environment.get("numerics_class", "")),
         "reprise_version": header.reprise_version,

@@ -79,7 +79,7 @@ def request(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
 
 
 def command(viewed: Viewed, number: int) -> str:
-    return f"reprise show {shlex.quote(str(viewed.path))} --request {number}"
+    return f"reprise show {shlex.quote(str(viewed.shown_path))} --request {number}"
 
 
 class Company:

@@ -58,7 +58,7 @@ def step(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
             "events": list(_events(entries, opened_ns, row)),
             "decisions": list(_decisions(entries, opened_ns, row)),
             "neighbours": neighbours,
-            "command": f"reprise show {shlex.quote(str(viewed.path))} --transcript --around {row['sequence']}",
+            "command": f"reprise show {shlex.quote(str(viewed.shown_path))} --transcript --around {row['sequence']}",
         }
 
 
