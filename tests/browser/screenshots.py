@@ -3,6 +3,7 @@
 `python -m tests.browser.screenshots FOLDER`; each at most 150 kB.
 """
 
+import contextlib
 import sys
 import tempfile
 from dataclasses import replace
@@ -48,11 +49,12 @@ def main(arguments: list[str]) -> int:
     if why := missing():
         print(why, file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as temporary:
-        recording = record_crowded(Path(temporary) / "crowded")
-        other = record_crowded(Path(temporary) / "fewer-blocks", replace(CROWDED, num_kv_blocks=380))
-        with viewing(recording, other, Path(temporary) / "index") as url, chromium(1200, 800) as browser:
-            take(browser, url, Path(arguments[0]))
+    folder = Path(arguments[0]).resolve()
+    with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
+        recording = record_crowded(Path("recordings/crowded"))  # relative, for the pictures show it
+        other = record_crowded(Path("recordings/fewer-blocks"), replace(CROWDED, num_kv_blocks=380))
+        with viewing(recording, other, Path("index").resolve()) as url, chromium(1120, 720) as browser:
+            take(browser, url, folder)
     return 0
 
 

@@ -9,6 +9,8 @@ from tests.browser.chromium import Browser
 
 SHOWN = ("num_prompt_tokens", "num_output_tokens", "num_preemptions", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 
+POOL = "reprise.state.recording.lives[0].limits.num_kv_blocks"
+
 
 def shown_figures(browser: Browser) -> dict[str, str]:
     cells = "[...document.querySelectorAll('#panel .figures > div')].map((one) => [...one.children])"
@@ -95,3 +97,15 @@ def test_two_recordings_are_compared_first_difference_first(browser: Browser, pa
     text = browser.until_text("#panel", "The first difference")
     assert "380" in text  # the limit that differs
     assert text.index("The first difference") < text.index("Latencies")
+
+
+def test_the_timeline_flips_to_the_other_recording_at_the_same_place(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#panel=compare&from=6000000000&to=12000000000")
+    before = browser.run("return " + POOL)
+    browser.click_text("right")
+    browser.until(lambda: browser.run("return " + POOL) == 380, "flipped")
+    assert before == 400
+    assert browser.state("from") == 6_000_000_000
+    browser.until_drawn()
+    browser.click_text("left")
+    browser.until(lambda: browser.run("return " + POOL) == 400, "flipped back")

@@ -21,20 +21,27 @@ export function path(name, query = {}) {
   return parts.length ? `${name}?${new URLSearchParams(parts)}` : name;
 }
 
+let which = "";
+
+/** From now on all answers are about this recording: "" the one opened, "other" the one it is compared with. */
+export function lookAt(recording) {
+  which = recording;
+}
+
 export async function askJson(name, query, signal) {
   if (embedded) return fromFile(name, query).json;
-  return (await answer(path(name, query), { signal })).json();
+  return (await answer(path(name, { ...query, which }), { signal })).json();
 }
 
 export async function askFrame(name, query, signal) {
   if (embedded) return decode(fromBase64(fromFile(name, query).base64));
-  return decode(await (await answer(path(name, query), { signal })).arrayBuffer());
+  return decode(await (await answer(path(name, { ...query, which }), { signal })).arrayBuffer());
 }
 
 export async function post(name, body, signal) {
   if (embedded) throw leftOut();
   const headers = { "Content-Type": "application/json" };
-  return (await answer(name, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+  return (await answer(path(name, { which }), { method: "POST", headers, body: JSON.stringify(body), signal })).json();
 }
 
 async function answer(where, options) {

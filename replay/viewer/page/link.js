@@ -2,7 +2,7 @@
 import { state, subscribe, update } from "./store.js";
 
 const NUMBERS = ["life", "from", "to", "row", "rowHeight", "alive", "step", "request", "block", "blockStep"];
-const TEXTS = ["axis", "group", "filter", "panel", "sql", "query", "other", "theme"];
+const TEXTS = ["which", "axis", "group", "filter", "panel", "sql", "query", "other", "theme"];
 const LISTS = ["area", "marked"];
 const DEFAULTS = { ...state };
 const WRITE_AFTER_MS = 120; // browsers refuse more than about 100 writes in ten seconds

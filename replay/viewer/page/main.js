@@ -1,6 +1,6 @@
 // The page begins here: the recording is asked for, the link restores the view, parts are drawn when something changes.
 // Read next: store.js (what is shown), timeline.js (the canvas), ui/panel.js (the inspectors).
-import { askJson } from "./api.js";
+import { askJson, lookAt } from "./api.js";
 import { listen } from "./input.js";
 import { followLink, parse } from "./link.js";
 import { followRecording } from "./live.js";
@@ -18,8 +18,9 @@ const ASK_AGAIN_MS = 300; // while the index has no first life yet
 const host = (id) => document.getElementById(id);
 
 async function begin() {
-  const recording = await firstAnswer();
   const asked = parse(location.hash);
+  lookAt(asked.which ?? "");
+  const recording = await firstAnswer();
   update({ recording, life: recording.lives[recording.lives.length - 1].life });
   update(asked);
   if (!recording.lives.some((one) => one.life === state.life)) update({ life: recording.lives[0].life });

@@ -1,9 +1,15 @@
 // Steps ⇄ times, rows of requests, and the moves that lead to something: every link in the page goes through here.
-import { askFrame, embedded, post } from "./api.js";
+import { askFrame, askJson, embedded, lookAt, post } from "./api.js";
 import { bounds, life, state, update } from "./store.js";
 import { show, showAll, showRow } from "./view.js";
 
 const ROWS_AT_ONCE = 4096;
+
+/** The other recording at the same place, or back: what differs jumps to the eye. */
+export async function showOther(which) {
+  lookAt(which);
+  update({ recording: await askJson("api/recording"), which });
+}
 
 /** The step under way at `ns`, or the nearest before; null when none is known. */
 export async function stepAt(ns) {

@@ -45,7 +45,7 @@ export class Raster {
   /** A stroke where a request of this tile ends, by how it ended. */
   ends(tile, lastEnds, left, right, { from, scale, row, rowHeight }, inks) {
     tile.header.rows.forEach((one, index) => {
-      if (one.reason === null || one.reason === undefined) return;
+      if (one.reason === null || one.reason === undefined || one.row + 1 <= row) return;
       const end = tile.header.axis === "time" ? one.end_ns : lastEnds[index];
       if (!(end >= tile.from && end < tile.to)) return;
       const x = Math.floor((end - from) * scale);

@@ -3,6 +3,7 @@
 
 export const state = {
   recording: null, // api/recording
+  which: "", // "other": the recording that is compared
   life: 1,
   axis: "time", // or "step"
   from: 0, // ns since the life's opening, or steps

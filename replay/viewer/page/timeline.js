@@ -47,11 +47,11 @@ export class Timeline {
   }
 
   onChange(patch) {
-    if (["life", "group", "filter", "alive"].some((name) => name in patch)) {
+    if (["life", "which", "group", "filter", "alive"].some((name) => name in patch)) {
       this.slices.clear();
       this.known.clear();
     }
-    if ("life" in patch) this.counters.clear();
+    if ("life" in patch || "which" in patch) this.counters.clear();
     if ("life" in patch || "axis" in patch || "recording" in patch) this.loadMarks();
     this.redraw();
   }

@@ -1,6 +1,7 @@
 // Two recordings side by side: the first difference first, then figures, then requests by how much they differ.
 import { askJson } from "../api.js";
 import { duration, plain, visible, words } from "../format.js";
+import { showOther } from "../moments.js";
 import { html } from "../preact.js";
 import { state } from "../store.js";
 import { Loader } from "./loader.js";
@@ -12,8 +13,9 @@ export function ComparePanel() {
 
 function Compared({ data }) {
   return html`
-    <p><strong class=${`result-${data.result}`}>${words(data.result)}</strong>: ${visible(data.recording, 300)} (left) and ${visible(data.other, 300)} (right), aligned by ${data.aligned_by};
-      ${data.entries_alike} entries are alike before the first difference.${data.served_alike ? " Everybody was served alike." : ""}</p>
+    <p><strong>${words(data.result)}</strong>${`: ${visible(data.recording, 300)} (left) and ${visible(data.other, 300)} (right), aligned by ${data.aligned_by}; ${data.entries_alike} entries are alike.${data.served_alike ? " Everybody was served alike." : ""}`}</p>
+    <div class="buttons" role="group" aria-label="which recording the timeline shows">timeline:
+      ${[["", "left"], ["other", "right"]].map(([which, name]) => html`<button type="button" aria-pressed=${state.which === which} onClick=${() => showOther(which)}>${name}</button>`)}</div>
     ${data.reason ? html`<p class="failure">${visible(data.reason, 500)} ${visible(data.remedy, 500)}</p>` : null}
     ${data.divergences.map((one, index) => html`<${First} one=${one} title=${index ? "The first that does something else" : "The first difference"} />`)}
     <${Table} caption="Latencies" head=${["", "left", "right"]} numeric=${[1, 2]} rows=${latencies(data.latencies)} />

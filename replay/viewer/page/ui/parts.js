@@ -37,7 +37,7 @@ export function RequestLink({ request, id, life }) {
 }
 
 export function StepLink({ step, life }) {
-  if (step === null || step === undefined) return html`<span class="faint">–</span>`;
+  if (step === null || step === undefined || step < 0) return html`<span class="faint">–</span>`;
   return html`<button type="button" class="link short" onClick=${() => goToStep(step, life)}>${step}</button>`;
 }
 
