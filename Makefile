@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow browser screenshots lint soak mutants zoo bench clean
+.PHONY: install serve test test-slow browser systemd screenshots lint soak mutants zoo bench clean
 
 install: $(STAMP)
 
@@ -34,6 +34,14 @@ browser:  ## Chromium and its driver for the viewer's tests, through apt where t
 	    --no-install-recommends chromium chromium-driver fonts-dejavu-core; } >/dev/null 2>&1 \
 	  || echo "!!! chromium could not be installed: THE VIEWER'S BROWSER TESTS WILL BE SKIPPED" >&2; \
 	else echo "!!! no chromium here, and no root or apt-get: THE VIEWER'S BROWSER TESTS WILL BE SKIPPED" >&2; fi
+
+systemd:  ## systemd-analyze, which judges the units in the tests, through apt where this may; else they skip and say so
+	@if command -v systemd-analyze >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -qq -y \
+	    --no-install-recommends systemd; } >/dev/null 2>&1 \
+	  || echo "!!! systemd could not be installed: THE UNITS' TESTS WILL BE SKIPPED" >&2; \
+	else echo "!!! no systemd-analyze here, and no root or apt-get: THE UNITS' TESTS WILL BE SKIPPED" >&2; fi
 
 screenshots: $(STAMP)  ## the README's views of a real recording, in the installed Chromium
 	$(BIN)/python -m tests.browser.screenshots replay/viewer/screenshots
