@@ -24,7 +24,7 @@ from tests.integration.mixed_load import MAX_PROMPT, NUM_LEAVERS, NUM_REQUESTS, 
 LOAD_SEED = 1
 FLAGS = {
     "block_size": 8,
-    "num_kv_blocks": 80,
+    "num_kv_blocks": 64,
     "reserve_output": "none",
     "watermark_permille": 0,
     "thrash_bound_permille": 0,
