@@ -1,13 +1,17 @@
-"""Log lines of both processes: JSON for machines, plain text where a person watches, never with contents.
+"""Log lines of both processes: fields for journald, JSON for other machines, plain text where a person watches. Never
+with contents.
 
 structlog brings asyncio along, and rich where that is installed: 90 ms, an eighth of the engine's start, for a process
 that logs nothing when all goes well. So loggers here are made at their first line. It must not know what is logged.
 """
 
 import logging
+import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, ClassVar, TextIO
+
+from engine.journal import Journal, open_journal
 
 _METHOD_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}  # the others are errors
 
@@ -50,8 +54,13 @@ def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
     Logger.level_to_set_up = ""
     set_level(level)
     last: list[structlog.types.Processor]
+    factory: Any = structlog.WriteLoggerFactory(stream)
+    journal = None if stream.isatty() else open_journal(stream, os.environ)
     if stream.isatty():
         last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    elif journal is not None:
+        last = [structlog.processors.format_exc_info, journal.fields_of]
+        factory = _always(journal)
     else:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -62,9 +71,13 @@ def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
             *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),  # a class cannot change its level later
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+
+
+def _always(journal: Journal) -> Callable[..., Journal]:
+    return lambda *_names: journal
 
 
 def _drop_below_level(logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

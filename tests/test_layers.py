@@ -19,7 +19,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine.injection": ("engine.core", "engine.clock"),
     "engine.injected_faults": ("engine.core", "engine.execution", "engine.injection", "engine.log"),
     "engine.protocol": ("engine.core",),
-    "engine.log": (),
+    "engine.log": ("engine.journal",),
+    "engine.journal": (),
     "engine.text": ("engine.text", "engine.core", "engine.log"),
     "engine.execution": (
         "engine.execution",
