@@ -86,11 +86,11 @@ class Browser:
             event,
         )
 
-    def until(self, holds: Callable[[], Any], what: str) -> Any:
+    def until(self, holds: Callable[[], Any], what: str, seconds: float = WAIT_S) -> Any:
         try:
-            return WebDriverWait(self.driver, WAIT_S, 0.05).until(lambda _: holds())
+            return WebDriverWait(self.driver, seconds, 0.05).until(lambda _: holds())
         except TimeoutException:
-            raise AssertionError(f"not within {WAIT_S} s: {what}. The page says: {self.text('body')[:600]}") from None
+            raise AssertionError(f"not within {seconds} s: {what}. The page says: {self.text('body')[:600]}") from None
 
     def text(self, selector: str) -> str:
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))

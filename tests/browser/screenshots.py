@@ -20,7 +20,7 @@ VIEWS = {
     "step": (f"#{BURST}&row=26&panel=step&step=897", "Decisions in order", "#panel"),
     "request": (f"#{BURST}&row=44&panel=request&request=24", "Everything about it", "#panel"),
     "blocks": (
-        f"#{BURST}&row=44&panel=blocks&blockStep=1000&block=42&request=24&theme=dark",
+        f"#{BURST}&row=44&panel=blocks&blockStep=1000&block=42&request=17&theme=dark",
         "events, in order",
         "#panel",
     ),

@@ -35,7 +35,7 @@ async function begin() {
   followRecording(timeline);
   applyTheme();
   draw();
-  globalThis.reprise = { state, update, timeline, bounds }; // for the tests and the curious
+  globalThis.reprise = { state, update, timeline, bounds, get firstPaint() { return timeline.firstPaint; } }; // for the tests and the curious
 }
 
 /** The recording as soon as one life of it is known; how far the index is stands there meanwhile. */

@@ -36,7 +36,7 @@ export function drawAxis(context) {
 }
 
 function axisTicks() {
-  return ticks(state.from, state.to, plotWidth() / 110, state.axis === "step");
+  return ticks(state.from, state.to, plotWidth() / 85, state.axis === "step");
 }
 
 /** Marks with a length shade the rows; each has a sign in the lane above them. Returns where they are, for hits. */

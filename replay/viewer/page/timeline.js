@@ -22,6 +22,7 @@ export class Timeline {
     this.arrows = [];
     this.markPlaces = [];
     this.hover = null;
+    this.firstPaint = null; // ms after the navigation: when the first slices stood there
     this.frames = []; // lengths of the last frames' drawing, ms: the benchmark reads them
     const redraw = () => this.redraw();
     this.slices = new TileCache("api/timeline", redraw);
@@ -72,6 +73,7 @@ export class Timeline {
       const begun = performance.now();
       this.draw();
       this.frames.push(performance.now() - begun);
+      if (this.shown?.length) this.firstPaint ??= performance.now();
       if (this.frames.length > 600) this.frames.shift();
     });
   }
