@@ -3,7 +3,7 @@
 Of a step only the request's own row is told. It reads entries and compares nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from engine.core.decisions import RequestDeferred, RequestPreempted, StepPlanned, TokensEmitted
@@ -48,15 +48,20 @@ def _arrivals_of(run: Run, request: int) -> Iterator[RequestArrived]:
 def story(run: Run, request: int) -> Iterator[Line]:
     """All that concerns the request, from its arrival to its end; a restart that lost it included."""
     for life in run.lives:
-        planned: StepPlanned | None = None
-        for entry in life.entries_about(request):
-            yield from _event_lines(entry, life, request, planned)
-            for decision in entry.decisions:
-                text = _about(decision, request)
-                if text is not None:
-                    yield Line(entry.sequence, entry.now_ns - life.opened_ns, name_of(decision), True, text)
-                if isinstance(decision, StepPlanned):
-                    planned = decision
+        yield from story_in(life, life.entries_about(request), request)
+
+
+def story_in(life: Life, entries: Iterable[Entry], request: int) -> Iterator[Line]:
+    """The same of one engine process; `entries`: those of it that concern the request, others among them or not."""
+    planned: StepPlanned | None = None
+    for entry in entries:
+        yield from _event_lines(entry, life, request, planned)
+        for decision in entry.decisions:
+            text = _about(decision, request)
+            if text is not None:
+                yield Line(entry.sequence, entry.now_ns - life.opened_ns, name_of(decision), True, text)
+            if isinstance(decision, StepPlanned):
+                planned = decision
 
 
 def _event_lines(entry: Entry, life: Life, request: int, planned: StepPlanned | None) -> Iterator[Line]:

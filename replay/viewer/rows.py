@@ -92,6 +92,13 @@ def rows_of(
     ]
 
 
+def name_of_request(database: sqlite3.Connection, number: int) -> str:
+    """The id its client knows it by; "" when its arrival is not recorded."""
+    sql = "SELECT request_id FROM requests WHERE number = ? AND life IN (SELECT life FROM lives) ORDER BY life DESC"
+    found = database.execute(f"{sql} LIMIT 1", (number,)).fetchone()
+    return str(found[0]) if found else ""
+
+
 def _row(row: int, opened_ns: int, found: tuple[Any, ...]) -> Row:
     number, request_id, tenant, priority, arrival_ns, end_ns, reason, group = found
     ended = None if end_ns is None else end_ns - opened_ns

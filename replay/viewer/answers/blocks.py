@@ -15,8 +15,10 @@ STATES = ("free", "cached", "owned", "shared", "mismatch")
 NO_OWNER = -1
 MAX_EVENTS = 10_000
 _WRITTEN = """
-SELECT block, max(min(coalesce(to_step, step), :step)) FROM block_events
-WHERE life = :life AND kind = 'written' AND step <= :step GROUP BY block
+SELECT min(coalesce(to_step, step), :step) FROM block_events
+WHERE life = :life AND block = :block AND kind = 'written'
+    AND sequence <= (SELECT coalesce(completed_sequence, sequence) FROM steps WHERE life = :life AND step = :step)
+ORDER BY sequence DESC, id DESC LIMIT 1
 """
 _MISMATCHED = """
 SELECT DISTINCT json_extract(detail_json, '$.block') FROM decisions
@@ -34,7 +36,7 @@ def blocks(viewed: Viewed, asked: Parameters) -> bytes:
     """Binary: owner i32, refs u16, age_steps u32, state u8, each as long as the pool.
 
     owner       who took it first of those that hold it; -1 where nobody does
-    age_steps   since it was written last; 2³²−1 where it never was
+    age_steps   since the step that wrote into it last, this one included; 2³²−1 where none did
     """
     life, step = asked.integer("life", 1), asked.integer("step")
     viewed.opened_ns(life)
@@ -66,8 +68,10 @@ def _of_state(state: State) -> dict[str, Array]:
 
 def _ages(database: sqlite3.Connection, life: int, step: int, num_blocks: int) -> Array:
     age = np.full(num_blocks, 2**32 - 1, np.uint32)
-    for block, written in database.execute(_WRITTEN, {"life": life, "step": step}):
-        age[block] = step - written
+    for number in range(num_blocks):
+        found = database.execute(_WRITTEN, {"life": life, "step": step, "block": number}).fetchone()
+        if found is not None:
+            age[number] = step - found[0]
     return age
 
 

@@ -4,19 +4,21 @@ Contents are read only when they are asked for, and each reading leaves an audit
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from engine.core.decisions import StepPlanned
+from engine.core.events import RequestArrived
 from engine.core.vocabulary import Entry
 from recorder.timeline import Timeline
 from replay.figures import request_values
 from replay.lives import Life, Run
 from replay.rendering import record_as_values
-from replay.request_story import story
+from replay.request_story import story_in
 from replay.viewer.answers.contents import NOT_ASKED_FOR, contents_of
 from replay.viewer.errors import BadQuestion
 from replay.viewer.parameters import Parameters
+from replay.viewer.rows import name_of_request
 from replay.viewer.viewed import Viewed
 
 MAX_NEIGHBOURS = 500
@@ -48,18 +50,21 @@ def request(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     run = viewed.run
     company = Company(number)
     timeline = Timeline(keep_spans=True)
-    for each in run.lives[:life]:
-        for entry in company.watch(each):
+    told: list[dict[str, Any]] = []
+    for each in run.lives:
+        entries = list(each.entries_about(number))
+        told += [line._asdict() for line in story_in(each, entries, number)]
+        company.watch(entries)
+        for entry in entries:
             timeline.apply(entry)
     span = timeline.spans.get(number)
     if span is None:
-        raise BadQuestion(f"no request {number} arrived in this recording by life {life}", "number", 404)
-    told = [line._asdict() for line in story(run, number)]
+        raise BadQuestion(f"no request {number} arrived in this recording", "number", 404)
     values = {"life": life, "opened": opened_ns, "request": number}
     with viewed.database() as database:
         slices = [dict(row) for row in database.execute(_SLICES, values)]
         preemptions = [dict(row) for row in database.execute(_PREEMPTIONS, values)]
-        names = dict(database.execute("SELECT number, request_id FROM requests"))
+        names = {it.request: name_of_request(database, it.request) for it in company.neighbours()}
     found, reason = contents_of(run.lives[:life], number) if asked.integer("contents", 0, 0, 1) else NOT_ASKED_FOR
     return {
         "request": {**request_values(span), "tenant": span.tenant, "priority": span.priority},
@@ -70,7 +75,7 @@ def request(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
         "story": told[:MAX_STORY_LINES],
         "slices": slices,
         "preemptions": preemptions,
-        "neighbours": [{**it._asdict(), "request_id": names.get(it.request, "")} for it in company.neighbours()],
+        "neighbours": [{**it._asdict(), "request_id": names[it.request]} for it in company.neighbours()],
         "is_cut": len(told) > MAX_STORY_LINES or len(company.others) > MAX_NEIGHBOURS,
         "contents": found,
         "contents_reason": reason,
@@ -94,15 +99,14 @@ class Company:
         self.arrived: Any = None
         self.others: dict[int, tuple[int, int, int]] = {}
 
-    def watch(self, life: Life) -> Iterator[Entry]:
-        """The life's entries about the request, and some others."""
-        for entry in life.entries_about(self._number):
+    def watch(self, entries: Iterable[Entry]) -> None:
+        """A life's entries about the request, others among them or not."""
+        for entry in entries:
             event = entry.event
-            if type(event).__name__ == "RequestArrived" and getattr(event, "request", -1) == self._number:
+            if isinstance(event, RequestArrived) and event.request == self._number:
                 self.arrived = event
             if entry.decisions and isinstance(entry.decisions[-1], StepPlanned):
                 self._note(entry.decisions[-1])
-            yield entry
 
     def _note(self, plan: StepPlanned) -> None:
         requests = [request for request, _start, _count in plan.rows]

@@ -18,6 +18,7 @@ from replay.transcript import describe, name_of
 from replay.viewer.answers.request import run_of
 from replay.viewer.errors import BadQuestion
 from replay.viewer.parameters import Parameters
+from replay.viewer.rows import name_of_request
 from replay.viewer.viewed import Viewed
 
 _NEIGHBOURS = """
@@ -127,11 +128,6 @@ class _Told:
     def __init__(self, database: sqlite3.Connection, life: int) -> None:
         self._database, self._life = database, life
 
-    def _name(self, request: int) -> str:
-        sql = "SELECT request_id FROM requests WHERE number = ? AND life IN (SELECT life FROM lives WHERE life <= ?)"
-        found = self._database.execute(f"{sql} ORDER BY life DESC", (request, self._life)).fetchone()
-        return str(found[0]) if found else ""
-
     def rows(self, plan: StepPlanned) -> Iterator[dict[str, Any]]:
         new_blocks: dict[int, list[int]] = {}
         for request, block in plan.new_blocks:
@@ -144,7 +140,7 @@ class _Told:
             kind = self._database.execute(sql, (self._life, request, plan.step, plan.step)).fetchone()
             yield {
                 "request": request,
-                "request_id": self._name(request),
+                "request_id": name_of_request(self._database, request),
                 "start": start,
                 "count": count,
                 "kind": kind[0] if kind else None,

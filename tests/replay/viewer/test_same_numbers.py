@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from engine.core.decisions import RequestAdmitted, StepPlanned
+from engine.core.events import StepCompleted
 from engine.core.vocabulary import Entry
 from replay.show import View, show
 from replay.transcript import describe
@@ -169,3 +171,37 @@ def test_contents_are_read_only_when_asked_for_and_leave_an_audit_line(
     assert len(contents["prompt_tokens"]) == answer["request"]["num_prompt_tokens"]
     assert len(contents["output_tokens"]) >= answer["request"]["num_output_tokens"]
     assert '"audit": "contents"' in capfd.readouterr().err
+
+
+def test_a_blocks_age_counts_from_the_last_step_that_wrote_into_it(viewed: Viewed, run: Path) -> None:
+    at_step = 60
+    last_written: dict[int, int] = {}
+    tables: dict[int, list[int]] = {}
+    under_way: dict[int, int] = {}
+    for entry in entries_of(run):
+        if isinstance(entry.event, StepCompleted):
+            last_written |= under_way
+            under_way = {}
+            if entry.event.step == at_step:
+                break
+        for it in entry.decisions:
+            match it:
+                case RequestAdmitted():
+                    tables[it.request] = list(it.block_ids)
+                    copied = it.block_ids[it.num_hit_blocks : it.num_hit_blocks + len(it.host_blocks)]
+                    under_way |= {block: ask_after(entry) for block in copied}
+                case StepPlanned():
+                    for request, block in it.new_blocks:
+                        tables[request].append(block)
+                    for request, start, count in it.rows:
+                        touched = tables[request][start // 4 : (start + count - 1) // 4 + 1]
+                        under_way |= dict.fromkeys(touched, it.step)
+    _, arrays = ask_binary(viewed, "blocks/{life}/{step}", life=1, step=at_step)
+    got = {block: at_step - age for block, age in enumerate(arrays["age_steps"].tolist()) if age != 2**32 - 1}
+    assert got == last_written
+
+
+def ask_after(entry: Entry) -> int:
+    """The step that the entry plans."""
+    (plan,) = [it for it in entry.decisions if isinstance(it, StepPlanned)]
+    return plan.step
