@@ -25,7 +25,8 @@ In reading order:
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     handover.py           what becomes of the live requests when it dies
-    probes.py, health.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
+    probes.py, health.py, progress.py, recorder_totals.py   health, readiness, models
+    telemetry/            metrics and spans; `trace_context.py` whose trace a request belongs to
     incidents.py          what is recorded now, kept with a note
     viewer.py             /viewer: `viewer_token.py` who may see it, `viewer_child.py` the process that answers
     run_directory.py      where this run is recorded
