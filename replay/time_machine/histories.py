@@ -106,11 +106,11 @@ class Histories:
         if written is None:
             return []
         since = self._one(
-            "SELECT max(sequence) FROM block_events WHERE life = ? AND block = ? AND kind IN ('allocated', 'hit') "
-            "AND request = ? AND sequence < ?",
-            (block, written["request"], written["sequence"]),
-        )[0]
-        return self._holds(block, 0 if since is None else since, until)
+            "SELECT sequence FROM block_events WHERE life = ? AND block = ? AND sequence < ? AND request = ? "
+            "AND kind IN ('allocated', 'hit') ORDER BY sequence DESC LIMIT 1",
+            (block, written["sequence"], written["request"]),
+        )
+        return self._holds(block, 0 if since is None else since[0], until)
 
     def block_events(self, block: int, until: int = EVER, last: int = 100) -> list[BlockEvent]:
         """What happened to it until that entry, the last so many; a run of writes is told to its own end."""
@@ -122,10 +122,14 @@ class Histories:
         return [BlockEvent(*row) for row in reversed(rows)]
 
     def _last_write(self, block: int, before_step: int) -> Any:
+        """The bound in sequences is only there so that what comes after it is not looked through."""
+        plan = self._one(
+            "SELECT sequence FROM steps WHERE life = ? AND step >= ? ORDER BY step LIMIT 1", (before_step,)
+        )
         return self._one(
             "SELECT request, sequence, step, to_step FROM block_events WHERE life = ? AND block = ? "
-            "AND kind = 'written' AND step < ? ORDER BY sequence DESC, id DESC LIMIT 1",
-            (block, before_step),
+            "AND sequence <= ? AND kind = 'written' AND step < ? ORDER BY sequence DESC, id DESC LIMIT 1",
+            (block, EVER if plan is None else plan[0], before_step),
         )
 
     def _holds(self, block: int, since: int, until: int) -> list[BlockHold]:

@@ -52,7 +52,7 @@ class Rewinder:
         """The core of its own after this entry. Raises CannotCompare, Departed."""
         first = self._life.header.first_sequence
         if sequence < first:
-            return Behind(self._core_before(first), None)
+            return Behind(self._core_before(first, self._life.entries(first, keyframes=True)), None)
         for behind in self.from_before(sequence):
             if behind.entry is not None and behind.entry.sequence == sequence:
                 self._checkpoints.keep(behind.core, sequence + 1)
@@ -64,11 +64,11 @@ class Rewinder:
 
         It is given out while it stands there, and goes on with the next.
         """
-        base, core = self._begin(sequence)
+        base, core, entries = self._begin(sequence)
         self._checkpoints.begin_at(base)
         expected = base
-        for entry in self._life.entries(base):
-            if isinstance(entry.event, RecordingClosed):
+        for entry in entries:
+            if isinstance(entry.event, RecordingClosed | CoreKeyframe):
                 continue
             self._refuse_unknown(entry, expected)
             self._checkpoints.pass_by(core, entry.sequence)
@@ -80,12 +80,13 @@ class Rewinder:
         """The last place before this entry from which `from_before` would begin: its sequence."""
         return self._base(sequence)
 
-    def _begin(self, sequence: int) -> tuple[int, Core]:
-        """The nearest base of which a core can be made, and that. Raises CannotCompare when there is none."""
+    def _begin(self, sequence: int) -> tuple[int, Core, Iterator[Entry]]:
+        """The nearest base of which a core can be made, that, and what follows. Raises CannotCompare: there is none."""
         while True:
             base = self._base(sequence)
+            entries = self._life.entries(base, keyframes=True)
             try:
-                return base, self._core_before(base)
+                return base, self._core_before(base, entries), entries
             except CannotCompare:
                 if base <= self._life.header.first_sequence:
                     raise
@@ -102,7 +103,10 @@ class Rewinder:
         assert self._life.refusal is not None, "it does not start fresh"
         raise self._life.refusal
 
-    def _core_before(self, sequence: int) -> Core:
+    def _core_before(self, sequence: int, entries: Iterator[Entry]) -> Core:
+        """
+        entries   from that one on, of which a keyframe before it is taken
+        """
         header = self._life.header
         if self._checkpoints.nearest(sequence) == sequence:
             state = self._checkpoints.state(sequence)
@@ -112,7 +116,7 @@ class Rewinder:
                 raise CannotCompare(f"a state cannot be made again: {error}") from error
         if sequence == header.first_sequence and header.starts_fresh:
             return recorded_core(header)
-        for entry in self._life.entries(sequence, keyframes=True):
+        for entry in entries:
             if isinstance(entry.event, CoreKeyframe) and entry.sequence == sequence:
                 return thawed_core(header, entry.event)
             if entry.sequence >= sequence and not isinstance(entry.event, CoreKeyframe):
