@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from engine.core.request import Request
 from replay.debug.answer import Answer, BadCommand
 from replay.debug.looking import reason_of, request_values
 from replay.debug.moving import number
 from replay.time_machine.histories import EVER, BlockWrite, Preemption
+from replay.time_machine.state import State
 
 if TYPE_CHECKING:
     from replay.debug.session import Session
@@ -35,13 +37,30 @@ def why(session: "Session", argument: str) -> Answer:
     lines = [f"{name} waits ({mine.status}): {reason_of(mine)}", f"  place {mine.place} of {len(queue)}"]
     if ahead:
         lines[-1] += f", behind {' '.join(map(str, ahead[:20]))}" + (" …" if len(ahead) > 20 else "")
+    now = _blocks_now(state, live)
+    lines.append(
+        f"  now it needs {now['needed_now']} blocks beside {now['hits_now']} found in the cache; {now['free_now']} are "
+        f"free, {now['own_hits_among_free']} of them those found"
+    )
     lines.append(
         f"  passed over {mine.num_passes_over} of {state.limits.max_passes_over} times, preempted "
         f"{mine.num_preemptions} of {state.limits.max_preemptions}: {'' if mine.is_protected else 'not '}protected"
     )
     last = histories.preemptions(request, state.sequence)[-1:]
     lines += [f"  {_preemption_line(each)}" for each in last]
-    return Answer(tuple(lines), {**values, **mine._asdict(), "status": mine.status, "ahead": ahead})
+    return Answer(tuple(lines), {**values, **mine._asdict(), **now, "ahead": ahead})
+
+
+def _blocks_now(state: State, live: Request) -> dict[str, int]:
+    """What an admission would need: the blocks it would find are free too while nobody has them, and are no gain."""
+    size, pool = state.limits.block_size, state.core.pool
+    hits = pool.find_prefix(live.block_digests, (live.num_tokens - 1) // size)
+    return {
+        "needed_now": -(-live.num_tokens // size) - len(hits),
+        "hits_now": len(hits),
+        "free_now": pool.num_free,
+        "own_hits_among_free": pool.num_evictable_among(hits),
+    }
 
 
 def preempted(session: "Session", argument: str) -> Answer:
