@@ -92,6 +92,7 @@ class Timeline:
             RequestDeferred: self._on_deferred,
             RequestAdmitted: self._on_admitted,
             RequestPreempted: self._on_preempted,
+            StarvationSeen: self._on_starvation_seen,
             StepPlanned: self._on_step_planned,
             TokensEmitted: self._on_tokens_emitted,
             RequestFinished: self._on_finished,
@@ -123,14 +124,14 @@ class Timeline:
             self.first_ns = now_ns
         self.last_ns = now_ns
         event, decisions = entry.event, entry.decisions
+        num_decisions = self.totals.num_decisions
         if type(event) is RequestArrived:
             self._on_arrived(event, decisions, now_ns)
         elif on_event := self._on_record.get(type(event)):
             on_event(event, now_ns)
         for decision in decisions:
             kind = type(decision)
-            reason_field = _REASON_FIELDS.get(kind)
-            self.totals.decisions[kind.__name__, getattr(decision, reason_field) if reason_field else ""] += 1
+            num_decisions[kind] = num_decisions.get(kind, 0) + 1
             if on_decision := self._on_record.get(kind):
                 on_decision(decision, now_ns)
         if type(event) is ExecutorRestarted:
@@ -209,6 +210,7 @@ class Timeline:
 
     def _on_preempted(self, decision: RequestPreempted, now_ns: int) -> None:
         self.totals.num_preemptions += 1
+        self.totals.preemptions[decision.reason] += 1
         self.totals.num_tokens_lost += decision.num_tokens_lost
         if decision.chain_length == 2:
             self.totals.num_cascades += 1
@@ -232,6 +234,9 @@ class Timeline:
         """From now on it has so many blocks in the host pool."""
         self.num_host_blocks_used += num_host_blocks - span.num_host_blocks
         span.num_host_blocks = num_host_blocks
+
+    def _on_starvation_seen(self, decision: StarvationSeen, now_ns: int) -> None:
+        self.totals.starvations[decision.cause] += 1
 
     def _on_thrashing_began(self, decision: ThrashingBegan, now_ns: int) -> None:
         self.totals.num_thrashings += 1
@@ -319,9 +324,11 @@ class Timeline:
         known_ns = event.execute_ns + event.sample_ns
         step_ns = now_ns - planned_ns if step == event.step else known_ns  # after a gap
         totals.step_ns += step_ns
-        phases = (event.swap_ns, event.execute_ns, event.sample_ns, max(0, step_ns - known_ns))
-        for histogram, phase_ns in zip(totals.step_phase_seconds.values(), phases, strict=True):
-            histogram.observe(phase_ns / 1e9)
+        if event.swap_ns:
+            totals.step_swap_seconds.observe(event.swap_ns / 1e9)
+        totals.step_execute_seconds.observe(event.execute_ns / 1e9)
+        totals.step_sample_seconds.observe(event.sample_ns / 1e9)
+        totals.step_rest_seconds.observe(max(0, step_ns - known_ns) / 1e9)
         totals.iteration_tokens.observe(self._num_step_tokens)
 
     def _on_step_failed(self, event: StepFailed, now_ns: int) -> None:
@@ -378,10 +385,3 @@ class Timeline:
 
 
 _WAITING_PHASES = frozenset((Phase.WAITING, Phase.PREEMPTED))
-_REASON_FIELDS: dict[type[Any], str] = {
-    RequestRejected: "reason",
-    RequestDeferred: "reason",
-    RequestPreempted: "reason",
-    RequestFinished: "reason",
-    StarvationSeen: "cause",
-}

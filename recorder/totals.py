@@ -4,6 +4,7 @@ Histograms bear the names under which /metrics shows them (without prefix), time
 """
 
 from collections import Counter
+from typing import Any
 
 from recorder.histogram import (
     CHOICES,
@@ -17,8 +18,6 @@ from recorder.histogram import (
     Histogram,
 )
 from recorder.request_span import RequestSpan
-
-STEP_PHASES = ("swap", "execute", "sample", "rest")  # of a step's time; the rest: deciding, recording, passing on
 
 
 class Totals:
@@ -43,7 +42,10 @@ class Totals:
     audits                   AuditCompleted events by result; num_audited_tokens: compared in them
     num_evicted_blocks       cached blocks given up for new ones
     deferrals                RequestDeferred decisions by reason; deferred_ns: time that ended requests waited for each
-    decisions                (name of the decision, its reason or cause; "" for those without) → how many
+    num_decisions            type of the decision → how many
+    preemptions, starvations by reason, by cause
+    step_…_seconds           what each phase took of each step: swaps (of steps that had some), model, sampler, and the
+                             rest: deciding, recording, passing on
     num_steps                executed; execute_ns (model) and sample_ns (sampler) are the sums over them
     step_ns                  sum over them of the time from planning a step to handling its result: what is more than
                              execute_ns and sample_ns went into deciding, recording and passing on
@@ -75,7 +77,9 @@ class Totals:
         self.num_evicted_blocks = 0
         self.deferrals: Counter[str] = Counter()
         self.deferred_ns: Counter[str] = Counter()
-        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.num_decisions: dict[type[Any], int] = {}
+        self.preemptions: Counter[str] = Counter()
+        self.starvations: Counter[str] = Counter()
         self.num_steps = 0
         self.num_failed_steps = 0
         self.execute_ns = 0
@@ -96,7 +100,10 @@ class Totals:
         self.request_params_n = Histogram(CHOICES)
         self.request_num_preemptions = Histogram(PREEMPTIONS)
         self.preemption_chain_length = Histogram(PREEMPTIONS)
-        self.step_phase_seconds = {phase: Histogram(STEP_PHASE_SECONDS) for phase in STEP_PHASES}
+        self.step_swap_seconds = Histogram(STEP_PHASE_SECONDS)
+        self.step_execute_seconds = Histogram(STEP_PHASE_SECONDS)
+        self.step_sample_seconds = Histogram(STEP_PHASE_SECONDS)
+        self.step_rest_seconds = Histogram(STEP_PHASE_SECONDS)
 
     def add_ended(self, span: RequestSpan) -> None:
         """Observe an ended request, whatever its end, in each histogram for which its span happened."""

@@ -2,6 +2,7 @@
 starvation, cascades, swaps, audits, and where a step's time went.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -24,14 +25,6 @@ from engine.core.events import AuditResult
 from recorder.metrics.families import Families, by_reason
 from recorder.timeline import Timeline
 from recorder.totals import Totals
-
-_REASONS: dict[type[Decision], type[StrEnum]] = {
-    RequestRejected: RejectReason,
-    RequestDeferred: DeferReason,
-    RequestPreempted: PreemptReason,
-    RequestFinished: FinishReason,
-    StarvationSeen: StarvationCause,
-}
 
 
 def own_families(timeline: Timeline, make: Families) -> Iterator[Metric]:
@@ -65,7 +58,7 @@ def _requests(totals: Totals, make: Families) -> Iterator[Metric]:
     seconds = {reason: nanoseconds / 1e9 for reason, nanoseconds in totals.deferred_ns.items()}
     waited = by_reason(DeferReason, seconds)
     yield make.counter("reprise:deferred_seconds", "Time that ended requests waited, by why.", waited, "reason")
-    starved = {str(cause): totals.decisions["StarvationSeen", cause] for cause in StarvationCause}
+    starved = by_reason(StarvationCause, totals.starvations)
     yield make.counter("reprise:starvations", "Requests protected from then on, by why.", starved, "cause")
     audits = by_reason(AuditResult, totals.audits)
     yield make.counter("reprise:audit_requests", "Requests computed again at idle, by result.", audits, "result")
@@ -73,12 +66,21 @@ def _requests(totals: Totals, make: Families) -> Iterator[Metric]:
 
 
 def _decisions(totals: Totals) -> dict[tuple[str, ...], float]:
-    counts: dict[tuple[str, ...], float] = {
-        (kind.__name__, str(reason)): 0 for kind, reasons in _REASONS.items() for reason in reasons
+    """Those with reasons by each of them, the others under the reason ""."""
+    by_kind: dict[type[Decision], tuple[type[StrEnum], Counter[str]]] = {
+        RequestRejected: (RejectReason, totals.rejected),
+        RequestDeferred: (DeferReason, totals.deferrals),
+        RequestPreempted: (PreemptReason, totals.preemptions),
+        RequestFinished: (FinishReason, totals.finished),
+        StarvationSeen: (StarvationCause, totals.starvations),
     }
-    for (name, reason), count in totals.decisions.items():
-        counts[name, str(reason)] = count
-    return counts
+    counts: dict[tuple[str, ...], float] = {
+        (kind.__name__, reason): count
+        for kind, (reasons, counter) in by_kind.items()
+        for reason, count in by_reason(reasons, counter).items()
+    }
+    without = {kind.__name__: count for kind, count in totals.num_decisions.items() if kind not in by_kind}
+    return counts | {(name, ""): count for name, count in without.items()}
 
 
 def _preemptions(totals: Totals, make: Families) -> Iterator[Metric]:
@@ -105,7 +107,12 @@ def _steps(totals: Totals, make: Families) -> Iterator[Metric]:
     yield make.counter("reprise:execute_seconds", "Time in the model.", totals.execute_ns / 1e9)
     yield make.counter("reprise:sample_seconds", "Time in the sampler.", totals.sample_ns / 1e9)
     yield make.counter("reprise:step_seconds", "Time from planning steps to results.", totals.step_ns / 1e9)
-    phases = "Where a step's time went."
-    yield make.histogram("reprise:step_phase_seconds", phases, totals.step_phase_seconds, "phase")
+    phases = {
+        "swap": totals.step_swap_seconds,
+        "execute": totals.step_execute_seconds,
+        "sample": totals.step_sample_seconds,
+        "rest": totals.step_rest_seconds,
+    }
+    yield make.histogram("reprise:step_phase_seconds", "Where a step's time went.", phases, "phase")
     again = "Tokens that two engines recorded, equal: the first died before it had delivered them."
     yield make.counter("reprise:tokens_emitted_again", again, totals.num_tokens_emitted_again)
