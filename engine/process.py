@@ -250,13 +250,13 @@ class EngineProcess:
         if self._config.inject:
             self._inject_faults(built.runner)
         watch, audit = built.runner.watch, self._self_audit(built)
-        return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put, watch, audit)
+        return EngineLoop(core, built.runner, self._clock, sink, self._publish, self._outbox.put, watch, audit, salt)
 
     def _told_when_ready(self) -> dict[str, object]:
         """Where it is recorded, and what is to be added to a `now_ns` for the calendar's time."""
         clock, recorder = self._clock, self._recorder
         offset_ns = clock.wall_ns() - clock.now_ns() if recorder is None else recorder.wall_offset_ns
-        return {"record_dir": self._config.record_dir, "wall_offset_ns": offset_ns}
+        return {"record_dir": self._config.record_dir, "recording": {"wall_offset_ns": offset_ns}}
 
     def _self_audit(self, built: BuiltRunner) -> SelfAudit | None:
         if self._config.audit_rate == 0:
@@ -285,7 +285,13 @@ class EngineProcess:
             reprise_version=version("reprise"),
             limits=built.limits.to_dict(),
             config=asdict(self._config),
-            environment={**built.info, **policy, "python": platform.python_version(), "machine": platform.machine()},
+            environment={
+                **built.info,
+                **policy,
+                "llguidance": version("llguidance"),
+                "python": platform.python_version(),
+                "machine": platform.machine(),
+            },
         )
         return Recorder(
             Path(self._config.record_dir),

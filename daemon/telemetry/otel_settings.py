@@ -52,6 +52,8 @@ def _endpoint(signal: str, option: str, environment: Mapping[str, str]) -> str:
     else:
         return ""
     parts = urlsplit(url)
+    if parts.username or parts.password:  # it would be logged and shown
+        raise InvalidOtelSetting(f"{place}: no password may stand in the URL: give it by OTEL_EXPORTER_OTLP_HEADERS")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidOtelSetting(f"{place}: {url!r} cannot be used: give a URL like http://127.0.0.1:4318")
     _require_http(signal, environment)

@@ -48,7 +48,7 @@ class RequestFeed:
         """`info` as in `Ready`: of the first engine, model and clock hold for the whole run."""
         if self._traces is None:
             self._model = str(info.get("model", ""))
-            self._wall_offset_ns = int(info.get("wall_offset_ns", 0))
+            self._wall_offset_ns = int(info.get("recording", {}).get("wall_offset_ns", 0))
             self._traces = RequestTraces(self._model, self._run, vllm_names=self._vllm_names)
         self._telling.begin_engine(Limits.from_dict(info["limits"]))
 

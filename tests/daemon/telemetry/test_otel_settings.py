@@ -36,6 +36,7 @@ def test_one_variable_turns_on_both_signals() -> None:
     [
         ("collector:4318", {}, "--otlp-traces-endpoint"),
         ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://collector"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("http://me:secret@collector", {}, "OTEL_EXPORTER_OTLP_HEADERS"),
         (BASE, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL.*http/protobuf"),
     ],
 )
