@@ -1,4 +1,4 @@
-"""Who wrote into a block, and in which steps: a run of steps in a row is told once, when it is over.
+"""Who wrote into a block, and in which steps: a run of steps in a row is told once, by the first result without it.
 
 A step's writes count when its result comes: a request that a KV mismatch took out of the step was not computed. One
 whose step failed may have written, so it counts.
@@ -22,14 +22,14 @@ class _Run(NamedTuple):
 
 
 class BlockWrites:
-    """Told of plans and results; a block's run is over when another one begins in it or when it is given up."""
+    """Told of plans and results; a run is over with a result without it, and when its block is given up."""
 
     def __init__(self, moment: Moment, sink: Sink) -> None:
         self._moment = moment
         self._sink = sink
         self._block_size = 1
         self._under_way: dict[int, tuple[int, int]] = {}  # block → request, step
-        self._runs: dict[int, _Run] = {}  # by block
+        self._runs: dict[int, _Run] = {}  # by block: those of the last result
 
     def begin_life(self, block_size: int) -> None:
         self.end_all()
@@ -60,6 +60,8 @@ class BlockWrites:
 
     def on_result(self) -> None:
         sequence, runs = self._moment.sequence, self._runs
+        for block in [block for block in runs if block not in self._under_way]:
+            self._tell(block, runs.pop(block), 0)
         for block, (request, step) in self._under_way.items():
             run = runs.get(block)
             if run is not None and run.request == request and run.to_step == step - 1:
