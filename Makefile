@@ -22,7 +22,7 @@ serve: $(STAMP)  ## the daemon on 127.0.0.1:8000 with the embedded model; more f
 
 test: $(STAMP)  ## everything that CI runs: lint, types, tests
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -m 'not slow and not gpu' $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu' $(ARGS)
 
 test-slow: $(STAMP)  ## the proofs too long for every commit
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -14,7 +14,7 @@ from tests.integration.client import Client, Stream, completion
 NUM_REQUESTS = 64
 NUM_LEAVERS = 10
 NUM_PREFIXES = 8
-NUM_CLIENTS = 16
+NUM_CLIENTS = 24
 LEAVER_OUTPUT = 60  # so long that a client has left before the end
 MIN_PROMPT, MAX_PROMPT = 8, 600
 

@@ -24,16 +24,16 @@ from tests.integration.mixed_load import MAX_PROMPT, NUM_LEAVERS, NUM_REQUESTS, 
 LOAD_SEED = 1
 FLAGS = {
     "block_size": 8,
-    "num_kv_blocks": 64,
+    "num_kv_blocks": 80,
     "reserve_output": "none",
     "watermark_permille": 0,
     "thrash_bound_permille": 0,
     "scheduling_phases": "chunked",  # the two budgets batch the load differently
-    "max_num_seqs": 16,
+    "max_num_seqs": 24,
     "max_model_len": MAX_PROMPT + 40,
 }
 TOKEN_BUDGETS = (128, 100)  # of the two runs: the same load is batched and preempted differently
-MIN_PREEMPTIONS = 20
+MIN_PREEMPTIONS = 12  # about 20 where the machine is quick
 
 
 @dataclass
