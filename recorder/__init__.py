@@ -31,6 +31,7 @@ In reading order:
     keyframes.py     where the keyframes are
     reader.py        entries in order, across segments
     request_entries.py   the entries about one request, found by the index where there is one
+    frame_places.py  where frames lie in live segments, as far as this process has seen
     continuity.py    what a recording lacks
     vault.py         token ids, read back
     audit.py         who read them

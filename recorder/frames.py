@@ -146,7 +146,7 @@ class FrameReader:
     """The bodies in one file: iterate once; afterwards `damages` says why it ended early, or is empty.
 
     file, offset, checksum   where it stands: behind the last good frame
-    header, header_body      what the header's frame holds, and its bytes
+    header, header_body      what the header's frame holds, and its bytes; header_checksum: where it ends
     """
 
     def __init__(self, path: Path, magic: bytes) -> None:
@@ -164,6 +164,7 @@ class FrameReader:
         self.checksum: int = value(magic)
         try:
             self.header = self._read_header(magic)
+            self.header_checksum = self.checksum
         except RecordingError:
             self.file.close()
             raise
@@ -176,6 +177,11 @@ class FrameReader:
         with self.file:
             while (body := self._next_body()) is not None:
                 yield body
+
+    def go_to(self, offset: int, checksum: int) -> None:
+        """Stand where a reader of the same file has stood, behind a good frame; before the bodies are iterated."""
+        self.file.seek(offset)
+        self.offset, self.checksum = offset, checksum
 
     @property
     def is_torn(self) -> bool:

@@ -20,6 +20,7 @@ from recorder.audit import contents_read
 from recorder.continuity import Continuity, MissingRange, Notice, NoticeKind
 from recorder.errors import NewerFormat, NoContents, NotARecording, RecordingError
 from recorder.format import SEGMENT_SUFFIX, VAULT_SUFFIX, segment_paths
+from recorder.frame_places import FRAMES_APART, FramePlace, FramePlaces
 from recorder.frames import FrameReader
 from recorder.header import Header
 from recorder.keyframes import sequence_of
@@ -183,22 +184,32 @@ class Recording:
             yield entry
 
 
+_PLACES = FramePlaces()
+
+
 def _bodies_from(frames: "FrameReader | SealedReader", sequence: int, continuity: Continuity) -> Iterator[bytes]:
     """From the first that may bear this sequence on; those before are not unpacked."""
     first_chunk = 0
-    if frames.index is not None and frames.index.chunks:
+    if isinstance(frames, FrameReader):
+        _PLACES.go_near(frames, sequence)
+    elif frames.index is not None and frames.index.chunks:
         of_keyframe = frames.index.of_keyframe(sequence)
         first_chunk = frames.index.of_sequence(sequence) if of_keyframe is None else of_keyframe
     bodies = frames.bodies(first_chunk)
     last = b""
-    for body in bodies:
+    passed: FramePlace | None = None
+    for count, body in enumerate(bodies):
+        if passed is not None and isinstance(frames, FrameReader):
+            _PLACES.note(frames, passed)
         found = sequence_of(body)
         if found is None or found >= sequence:
             continuity.skip_to(sequence if found is None else found)
             yield body
             yield from bodies
             return
-        last = body
+        last, passed = body, None
+        if count % FRAMES_APART == FRAMES_APART - 1 and isinstance(frames, FrameReader):
+            passed = FramePlace(found, frames.offset, frames.checksum)
     if last:  # all come before; the last one may say that the process was closed
         continuity.skip_to(sequence_of(last) or 0)
         yield last
