@@ -63,6 +63,10 @@ class Browser:
         self.open(url)
         self.until_drawn()
 
+    def go(self, place: str) -> None:
+        """Elsewhere in the page that is open, as a reader does who edits the address behind its #."""
+        self.run("location.hash = arguments[0]", place)
+
     def until_drawn(self) -> None:
         drawn = "return !!globalThis.reprise && reprise.timeline.shown?.length > 0 && !reprise.timeline.slices.isBusy"
         self.until(lambda: self.run(drawn), "the timeline is drawn")

@@ -19,6 +19,13 @@ LONG = "n" * 100_000
 QUOTES = "\"'><svg onload=owned=1>${owned=1}{{owned}}"
 IDS = (SCRIPT, TURNED, CONTROL, LONG, QUOTES, "]]></script><b>bold</b>")
 
+PANELS = {
+    "panel=rows": "Requests in view",
+    "panel=step&step=4": "In the batch",
+    "panel=ask&query=<": "Requests:",
+    "panel=rows&group=tenant": "Requests in view",
+}
+
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -45,13 +52,17 @@ def test_nothing_recorded_becomes_markup_or_script(browser: Browser, hostile: Pa
     with viewing(hostile, index_folder=tmp_path / "index") as url:
         browser.open_page(url)
         for number in range(len(IDS)):
-            browser.open_page(f"{url}#panel=request&request={number}")
+            browser.go(f"#panel=request&request={number}")
+            browser.until_text("#panel h2", f"Request {number}")
             browser.until_text("#panel", "Everything about it")
             assert_harmless(browser)
-        for panel in ("panel=rows", "panel=ask&sql=SELECT * FROM requests", "panel=step&step=4", "panel=ask&query=<"):
-            browser.open_page(f"{url}#{panel}")
-            browser.until(lambda: len(browser.text("#panel")) > 60, panel)
+        for panel, text in PANELS.items():
+            browser.go(f"#{panel}")
+            browser.until_text("#panel", text)
             assert_harmless(browser)
+        browser.open_page(f"{url}#panel=ask&sql=SELECT * FROM requests")
+        browser.until_text("#panel", "The answer")
+        assert_harmless(browser)
         browser.run(HOVER)
         assert_harmless(browser)
         assert no_markup_in(drawing_of(browser))

@@ -1,6 +1,10 @@
 """Moving about: keys, wheel and mouse change what is shown as they say, and the link says it back."""
 
+import time
+from pathlib import Path
+
 from tests.browser.chromium import Browser, Keys
+from tests.browser.viewer_server import viewing
 
 
 def span(browser: Browser) -> float:
@@ -116,3 +120,29 @@ def test_dark_and_light_are_both_there(browser: Browser, page: str) -> None:
         browser.open_page(f"{page}#theme={theme}")
         backs.append(browser.run("return getComputedStyle(document.body).backgroundColor"))
     assert backs == ["rgb(20, 23, 28)", "rgb(255, 255, 255)"]
+
+
+def test_only_who_lives_in_view_is_listed_when_asked_for(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#alive=1&from=7000000000&to=8000000000")
+    shown = browser.run("return reprise.timeline.shown[0].header")
+    assert 5 < shown["num_rows"] < 60
+    assert all(row["arrival_ns"] < shown["to"] for row in shown["rows"])
+    browser.press("d", "d", "d", "d", "d", "d")
+    browser.until_drawn()
+    known = browser.run("return [...reprise.timeline.known.byRow.values()].map((one) => one.request)")
+    assert sorted(known) == sorted(
+        row["request"] for row in browser.run("return reprise.timeline.shown[0].header.rows")
+    )
+
+
+def test_a_server_that_is_gone_is_told_and_what_was_there_stays(
+    browser: Browser, crowded: Path, tmp_path: Path
+) -> None:
+    with viewing(crowded, index_folder=tmp_path / "index") as url:
+        browser.open_page(url)
+    browser.press("w", "w", "w", "w")
+    browser.until_text("#status", "the server does not answer")
+    assert browser.run("return reprise.timeline.raster.pixels.some((pixel) => pixel !== 0)")
+    asked = browser.run("return performance.getEntriesByType('resource').length")
+    time.sleep(0.5)
+    assert browser.run("return performance.getEntriesByType('resource').length") - asked < 20  # it does not hammer

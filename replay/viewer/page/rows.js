@@ -15,8 +15,8 @@ export class KnownRows {
     this.rowOf = new Map();
   }
 
-  learn(tile) {
-    if (tile.isLearnt) return;
+  learn(tile, again = false) {
+    if (tile.isLearnt && !again) return;
     tile.isLearnt = true;
     for (const one of tile.header.rows) {
       this.byRow.set(one.row, { ...one, label: visible(one.request_id, 64), groupLabel: visible(one.group ?? "", 40) });

@@ -2,7 +2,7 @@
 import { grouped } from "./format.js";
 import { state } from "./store.js";
 import { colours, scheme, STRIP_COLOURS } from "./theme.js";
-import { GUTTER, plotWidth, size, xOf } from "./view.js";
+import { GUTTER, plotWidth, size } from "./view.js";
 
 export const STRIPS = [
   { title: "requests", names: ["running", "waiting"], unit: "" },
@@ -68,12 +68,16 @@ function drawSeries(context, tile, name, y) {
   const width = (to - from) / mean.length;
   const left = Math.max(0, Math.floor((state.from - from) / width) - 1);
   const right = Math.min(mean.length, Math.ceil((state.to - from) / width) + 1);
+  const scale = plotWidth() / (state.to - state.from);
+  const x = (value) => GUTTER + (value - state.from) * scale;
   context.globalAlpha = 0.25;
+  context.beginPath();
   for (let i = left; i < right; i++) {
-    if (high[i] > low[i]) context.fillRect(xOf(from + i * width), y(high[i]), Math.max(1, xOf(from + (i + 1) * width) - xOf(from + i * width)), y(low[i]) - y(high[i]));
+    if (high[i] > low[i] && y(low[i]) - y(high[i]) > 1) context.rect(x(from + i * width), y(high[i]), Math.max(1, width * scale), y(low[i]) - y(high[i]));
   }
+  context.fill();
   context.globalAlpha = 1;
-  context.lineWidth = 1.2;
+  context.lineWidth = 1;
   context.beginPath();
   const stepMs = tile.columns["step_ms.max"];
   let held = -Infinity; // a value holds as long as its step; what lies between steps is idle, and drawn as nothing
@@ -81,9 +85,9 @@ function drawSeries(context, tile, name, y) {
     if (Number.isNaN(mean[i])) continue;
     const begin = from + i * width;
     const end = begin + Math.max(width, state.axis === "step" ? 1 : (stepMs?.[i] || 0) * 1e6);
-    if (begin > held + width * BRIDGED) context.moveTo(xOf(begin), y(mean[i]));
-    else context.lineTo(xOf(begin), y(mean[i]));
-    context.lineTo(xOf(end), y(mean[i]));
+    if (begin > held + width * BRIDGED) context.moveTo(x(begin), y(mean[i]));
+    else context.lineTo(x(begin), y(mean[i]));
+    context.lineTo(x(end), y(mean[i]));
     held = end;
   }
   context.stroke();

@@ -5,6 +5,7 @@ import { ApiError, askFrame, embedded } from "./api.js";
 
 const MAX_BYTES = 96 * 1024 * 1024;
 const MAX_UNDER_WAY = 4;
+const ASK_AGAIN_MS = 1000; // after a failure
 const COARSER = 12; // levels looked through for a stand-in
 
 export class TileCache {
@@ -15,6 +16,7 @@ export class TileCache {
     this.tiles = new Map(); // key → {header, columns, from, to, bytes, stale}; insertion order is age of use
     this.underWay = new Map(); // key → AbortController
     this.queue = [];
+    this.notBefore = 0;
     this.frame = 0;
     this.bytes = 0;
     this.lastWhole = null;
@@ -86,7 +88,10 @@ export class TileCache {
       askFrame(this.name, query).then((frame) => {
         this.tiles.set(key, { ...frame, from: -Infinity, to: Infinity });
         this.changed();
-      }, (error) => this.fail(error));
+      }, (error) => {
+        this.failure = asFailure(error);
+        this.changed();
+      });
     }
     return [this.tiles.get(key)].filter(Boolean);
   }
@@ -120,6 +125,7 @@ export class TileCache {
   }
 
   next() {
+    if (performance.now() < this.notBefore) return;
     while (this.queue.length && this.underWay.size < MAX_UNDER_WAY) this.fetch(this.queue.shift());
   }
 
@@ -132,17 +138,14 @@ export class TileCache {
       this.failure = null;
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.fail(error);
       this.queue = [];
+      this.notBefore = performance.now() + ASK_AGAIN_MS;
+      setTimeout(() => this.changed(), ASK_AGAIN_MS + 20);
+      this.failure = asFailure(error);
     } finally {
       if (this.underWay.get(key) === controller) this.underWay.delete(key);
     }
     this.next();
-    this.changed();
-  }
-
-  fail(error) {
-    this.failure = error instanceof ApiError ? error : new ApiError(0, String(error.message || error), "");
     this.changed();
   }
 
@@ -158,6 +161,10 @@ export class TileCache {
       this.bytes -= old.bytes;
     }
   }
+}
+
+function asFailure(error) {
+  return error instanceof ApiError ? error : new ApiError(0, String(error.message || error), "");
 }
 
 function span(key, index, level) {

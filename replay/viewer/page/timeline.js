@@ -1,5 +1,6 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
 import { askJson } from "./api.js";
+import { stepAt } from "./moments.js";
 import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
 import { Raster } from "./raster.js";
 import { drawBands, drawRowNames, KnownRows } from "./rows.js";
@@ -10,6 +11,7 @@ import { TileCache } from "./tiles.js";
 import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf } from "./view.js";
 
 const CHUNK = 64; // rows a tile holds
+const MAX_LONG_MARKS = 50; // whose end is looked up on the step axis
 const STRIPS_TOP = AXIS_HEIGHT + MARKS_HEIGHT;
 
 export class Timeline {
@@ -57,9 +59,9 @@ export class Timeline {
     this.redraw();
   }
 
-  /** The recording grew beyond `end` of this axis. */
+  /** The recording grew beyond `end` of this axis. Newcomers move the rows of all groups behind their own. */
   outdate(end) {
-    this.slices.outdate(end);
+    this.slices.outdate(state.group === "none" ? end : -Infinity);
     this.counters.outdate(end);
     this.loadMarks();
     this.redraw();
@@ -89,8 +91,9 @@ export class Timeline {
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.raster.clear();
     const scale = (plotWidth() / (state.to - state.from)) * ratio;
+    if (state.alive) this.known.clear();
     for (const tile of this.shown) {
-      this.known.learn(tile);
+      this.known.learn(tile, Boolean(state.alive));
       this.raster.paint(tile, { from: state.from, scale, row: state.row, rowHeight: state.rowHeight * ratio });
     }
     context.putImageData(this.raster.image, Math.round(GUTTER * ratio), Math.round(size.top * ratio));
@@ -141,7 +144,7 @@ export class Timeline {
       const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, alive: state.alive || "", width, rows: `${chunk * CHUNK},${CHUNK}` };
       tiles.push(...this.slices.cover(state.from, state.to, query, bounds()));
     }
-    if (tiles.length) setNumRows(tiles[tiles.length - 1].header.num_rows);
+    if (tiles.length) setNumRows(Math.max(...tiles.map((tile) => tile.header.num_rows)));
     return tiles;
   }
 
@@ -154,10 +157,17 @@ export class Timeline {
     if (life !== state.life) return;
     const isTime = state.axis === "time";
     const until = (one) => (isTime ? one.until_ns : one.until_step) ?? null;
+    if (!isTime) await this.endsInSteps(marks.marks);
     this.marks = marks.marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: until(one) })).filter((one) => one.at !== null);
     this.arrows = arrows.arrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step }));
     this.isCut = marks.is_cut || arrows.is_cut;
     this.redraw();
+  }
+
+  /** Marks have their end in time only; the step axis needs it in steps. */
+  async endsInSteps(marks) {
+    const long = marks.filter((one) => one.until_ns > one.now_ns).slice(0, MAX_LONG_MARKS);
+    await Promise.all(long.map(async (one) => { one.until_step = await stepAt(one.until_ns).catch(() => null); }));
   }
 
   /** What lies under a point: {value, row, request, slice, mark, counters}. */
