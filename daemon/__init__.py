@@ -10,6 +10,7 @@ In reading order:
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
+    structure.py          what an answer must read: schemas and grammars
     tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told
@@ -25,8 +26,7 @@ In reading order:
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     handover.py           what becomes of the live requests when it dies
-    probes.py, health.py, progress.py, recorder_totals.py   health, readiness, models
-    telemetry/            metrics and spans; `trace_context.py` whose trace a request belongs to
+    probes.py, health.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
     incidents.py          what is recorded now, kept with a note
     viewer.py             /viewer: `viewer_token.py` who may see it, `viewer_child.py` the process that answers
     run_directory.py      where this run is recorded

@@ -4,6 +4,7 @@ Everything that can be refused is refused before the first byte: fields, model, 
 """
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 from aiohttp import web
@@ -50,6 +51,8 @@ class GenerationHandler:
         if question.model is not None and question.model not in service.served_names:
             raise openai_api.unknown_model(question.model, service.served_names)
         self._note_unknown_fields(question)
+        if question.structure is not None:
+            question = replace(question, grammar=await question.structure.grammar())
         prompts = await service.encoder.encode(question)
         return await Turn(service, request, question, prompts, arrival_ns).answer()
 

@@ -14,6 +14,7 @@ from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
 from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
+from daemon.structure import read_structure
 from daemon.urgency import Urgency
 from engine.core.limits import MAX_REQUEST_ID_CHARS
 from engine.core.sampling_params import SamplingParams
@@ -129,6 +130,7 @@ def _question(
         ),
         request_id=read_request_id(request_id),
         unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
+        structure=read_structure(body),
         echo=not messages and fields.boolean(body, "echo"),
         counts=read_counts(body, max(1, len(prompts)), is_chat=bool(messages), stream=stream),
     )
@@ -206,5 +208,6 @@ _KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *("ttft_target_ms", "itl_target_ms", "queue_timeout_ms"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logit_bias", "logprobs", "top_logprobs"),
+    *("logit_bias", "logprobs", "top_logprobs", "response_format", "structured_outputs"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
+from daemon.structure import Structure
 from daemon.urgency import Urgency
 from engine.core.sampling_params import SamplingParams
 
@@ -19,6 +20,7 @@ class Question:
     seed               None: to be drawn by the daemon
     sampling           its own seed is still 0
     num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
+    structure          what the answer must read, and the same as a grammar once that is made
     echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
     unknown_fields     names of fields that were not looked at
@@ -41,6 +43,8 @@ class Question:
     request_id: str
     unknown_fields: tuple[str, ...]
     echo: bool = False
+    structure: Structure | None = None
+    grammar: str = ""
     counts: ChoiceCounts = ONE_CHOICE
 
     @property

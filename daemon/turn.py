@@ -127,6 +127,7 @@ class Turn:
             question.logit_bias,
             question.stop_strings,
             follows_text=not question.is_chat,
+            grammar=question.grammar,
         )
         call.ask(
             ask.index,

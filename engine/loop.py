@@ -29,6 +29,7 @@ from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
+from engine.execution.digests import grammar_digest
 from engine.execution.interface import Runner
 from engine.execution.kv_watch import KVWatch
 from engine.log import Logger
@@ -109,10 +110,12 @@ class EngineLoop:
         reply: Callable[[Message], None] = lambda message: None,
         watch: KVWatch | None = None,
         audit: SelfAudit | None = None,
+        digest_key: bytes = b"",
     ) -> None:
         """
         reply   sends the daemon what is no entry: what was refused before it could be an event
         watch   the runner's, where digests of KV blocks are kept
+        digest_key   the recording's salt
         audit   has finished requests computed again while there is nothing else to do
         """
         self.core = core
@@ -123,6 +126,7 @@ class EngineLoop:
         self._reply = reply
         self._watch = watch
         self._audit = audit
+        self._digest_key = digest_key
         self._sequence = 0
         self._plan: StepPlanned | None = None
         self._stop_cause: str | None = None
@@ -209,6 +213,7 @@ class EngineLoop:
             arrive.num_handovers,
             arrive.num_cached_tokens,
             arrive.trace_context,
+            grammar_digest(contents.grammar, self._digest_key),
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:

@@ -46,6 +46,11 @@ def _adjusted(logits: Floats, row: DrawRow) -> Floats:
     if row.seen is not None:
         _penalise(adjusted, row.parameters, row.seen)
     adjusted[[token_id for token_id in row.banned if 0 <= token_id < vocab_size]] = -np.inf
+    if row.allowed is not None:
+        allowed = np.zeros(vocab_size, np.bool_)
+        bits = np.unpackbits(np.frombuffer(row.allowed, np.uint8), bitorder="little")[:vocab_size]
+        allowed[: len(bits)] = bits
+        adjusted[~allowed] = -np.inf
     return adjusted
 
 

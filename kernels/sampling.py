@@ -1,9 +1,9 @@
 """How tokens are drawn: what a backend is given beside its logits, and what it answers. It knows no request.
 
-Order of operations, as users of vLLM know it: logit_bias, penalties, bans; temperature, min_p, top_k, top_p; one
-uniform number (`philox.py`: a function of seed and position) looked up in the cumulative probabilities of the kept
-tokens, in ascending order of token id. Ties go to the lowest id everywhere. A draw depends on its own row of logits and
-on its DrawRow alone. `reference_sampling.py` is the meaning in numpy; the native one is `cpu/src/sampling.cpp`.
+Order of operations, as users of vLLM know it: logit_bias, penalties, bans, what is allowed; temperature, min_p, top_k,
+top_p; one uniform number (`philox.py`: a function of seed and position) looked up in the cumulative probabilities of
+the kept tokens, in ascending order of token id. Ties go to the lowest id everywhere. A draw depends on its own row of
+logits and on its DrawRow alone. `reference_sampling.py` is the meaning in numpy, `cpu/src/sampling.cpp` the native one.
 """
 
 from array import array
@@ -82,12 +82,15 @@ class DrawRow(NamedTuple):
     position   number of the token in the answer, from 0
     seen       what penalties look at; None where there are none
     banned     ids that cannot be drawn; those outside the vocabulary are passed over
+    allowed    uint32 words, the lowest bit of the first is token 0's: only ids with their bit set can be drawn, none
+               beyond the words; None: all can
     """
 
     parameters: DrawParameters
     position: int
     seen: SeenTokens | None = None
     banned: "array[int]" = NO_IDS
+    allowed: "array[int] | None" = None
 
 
 class Draw(NamedTuple):

@@ -14,6 +14,7 @@ class RequestContents(NamedTuple):
     stop_strings   execution ends the request with the token that completes one of them (FinishFlag.STOP)
     follows_text   the answer goes on from the prompt's text (a completion), so its first space is a part of it
     output_token_ids   emitted already, by an engine that died: the answer goes on behind them
+    grammar        what the answer must read, as `engine/text/grammar.py` writes it; "": anything
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -22,6 +23,7 @@ class RequestContents(NamedTuple):
     stop_strings: tuple[str, ...] = ()
     follows_text: bool = False
     output_token_ids: tuple[int, ...] = ()
+    grammar: str = ""
 
 
 class TokenOutput(NamedTuple):

@@ -60,6 +60,7 @@ class RequestArrived(NamedTuple):
                       no drain refuses it
     num_cached_tokens prompt tokens found in the prefix cache when one of those first admitted it; -1: none did
     trace_context     the client's W3C traceparent, "" for none: carried so that spans can be made of the recording
+    grammar_digest    keyed digest of the grammar that its answer must follow (16 bytes); empty for none
     """
 
     request: int
@@ -78,6 +79,7 @@ class RequestArrived(NamedTuple):
     num_handovers: int = 0
     num_cached_tokens: int = -1
     trace_context: str = ""
+    grammar_digest: bytes = b""
 
 
 class RequestCancelled(NamedTuple):

@@ -1,7 +1,8 @@
 """Execution: carries out what the core decided, and never decides who runs.
 
 Read in this order: `interface.py` (what the loop and replay need), `runner.py` (with weights) and `scripted.py`
-(without), `held_request.py`, `batch.py` (planned step → arrays), `sampler.py` (what a request's draws depend on),
+(without), `held_request.py`, `batch.py` (planned step → arrays), `sampler.py` (what a request's draws depend on) and
+`token_mask.py` (what its grammar allows),
 `digests.py` (what the core knows instead of tokens), `kv_store.py`, `kv_watch.py` (whether blocks still
 hold what was written to them), `alone.py` (one request by itself), `model.py`, `rotary.py` and `weights/` (files →
 parameters), `build.py` (puts it all together).

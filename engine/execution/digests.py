@@ -17,6 +17,11 @@ def block_digest(previous: bytes, token_ids: Sequence[int], key: bytes) -> bytes
     return hashlib.blake2b(previous + packed, key=key, digest_size=DIGEST_BYTES).digest()
 
 
+def grammar_digest(grammar: str, key: bytes) -> bytes:
+    """Keyed digest of what an answer must follow; empty where it may read anything."""
+    return hashlib.blake2b(grammar.encode(), key=key, digest_size=DIGEST_BYTES).digest() if grammar else b""
+
+
 def extend_digests(
     digests: list[bytes], token_ids: Sequence[int], num_blocks: int, block_size: int, key: bytes
 ) -> None:

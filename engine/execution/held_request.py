@@ -3,6 +3,7 @@
 from engine.core.contents import RequestContents
 from engine.core.sampling_params import SamplingParams
 from engine.execution.sampler import RequestSampler
+from engine.execution.token_mask import TokenMask
 from engine.text.detokenizer import Detokenizer
 from engine.text.stop_strings import StopStringFinder
 from engine.text.text_model import TextModel
@@ -52,7 +53,8 @@ class HeldRequest:
         self.num_prompt_tokens = len(self.tokens)
         own_ends = () if sampling.ignore_eos else text_model.eos_token_ids
         self.stop_token_ids = frozenset(contents.stop_token_ids + own_ends)
-        self.sampler = RequestSampler(sampling, contents, self.stop_token_ids)
+        mask = TokenMask(text_model, contents.grammar) if contents.grammar else None
+        self.sampler = RequestSampler(sampling, contents, self.stop_token_ids, mask)
         self.stop_strings = StopStringWatch(text_model, sampling, contents) if contents.stop_strings else None
         self.block_table: list[int] = []
         self.digests = digests
@@ -62,6 +64,6 @@ class HeldRequest:
     def takes(self, token_id: int) -> bool:
         """Append a token that was drawn; whether the answer ends with it."""
         self.tokens.append(token_id)
-        self.sampler.take(token_id)
+        is_whole = self.sampler.take(token_id)
         completes_stop_string = self.stop_strings is not None and self.stop_strings.push(token_id)
-        return completes_stop_string or token_id in self.stop_token_ids
+        return is_whole or completes_stop_string or token_id in self.stop_token_ids

@@ -9,18 +9,27 @@ from collections.abc import Iterable
 
 from engine.core.contents import RequestContents
 from engine.core.sampling_params import SamplingParams
+from engine.execution.token_mask import TokenMask
 from kernels.sampling import NO_IDS, DrawParameters, DrawRow, SeenTokens, ids_of
 
 
 class RequestSampler:
     """What the next draw depends on beside the logits.
 
+    mask             of its grammar, where it has one
     stop_token_ids   cannot be drawn before min_tokens, so that the request cannot stop itself earlier
     """
 
-    __slots__ = ("_banned", "_min_tokens", "_num_taken", "_parameters", "_seen")
+    __slots__ = ("_banned", "_mask", "_min_tokens", "_num_taken", "_parameters", "_seen")
 
-    def __init__(self, sampling: SamplingParams, contents: RequestContents, stop_token_ids: Iterable[int]) -> None:
+    def __init__(
+        self,
+        sampling: SamplingParams,
+        contents: RequestContents,
+        stop_token_ids: Iterable[int],
+        mask: TokenMask | None = None,
+    ) -> None:
+        self._mask = mask
         self._parameters = _parameters(sampling, contents)
         self._min_tokens = sampling.min_tokens
         self._banned = ids_of(sorted(stop_token_ids)) if sampling.min_tokens > 0 else NO_IDS
@@ -31,13 +40,18 @@ class RequestSampler:
 
     def next_row(self) -> DrawRow:
         banned = self._banned if self._num_taken < self._min_tokens else NO_IDS
-        return DrawRow(self._parameters, self._num_taken, self._seen, banned)
+        allowed = None if self._mask is None else self._mask.allowed()
+        return DrawRow(self._parameters, self._num_taken, self._seen, banned, allowed)
 
-    def take(self, token_id: int) -> None:
-        """The answer has grown by this token."""
+    def take(self, token_id: int) -> bool:
+        """The answer has grown by this token; whether its grammar lets nothing follow."""
         self._num_taken += 1
         if self._seen is not None:
             self._seen.take(token_id)
+        if self._mask is None:
+            return False
+        self._mask.take(token_id)
+        return self._mask.is_complete
 
 
 def _parameters(sampling: SamplingParams, contents: RequestContents) -> DrawParameters:

@@ -3,6 +3,6 @@
 Read in this order: `model_source.py` (a name → files; beneath it `model_cache.py` and `file_digests.py`),
 `text_model.py` (what the daemon uses), `vocabulary.py` (what every kind of model file must give), its two makers
 `gguf_vocabulary.py` (with `gguf_metadata.py`, `gguf_tokenizer.py`) and `folder_vocabulary.py`, `token_bytes.py`,
-`chat_template.py` (with `template_environment.py`), and for answers as they come `detokenizer.py` and
-`stop_strings.py`.
+`chat_template.py` (with `template_environment.py`), for answers as they come `detokenizer.py` and
+`stop_strings.py`, and for what they must read `grammar.py`.
 """

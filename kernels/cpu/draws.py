@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kernels.cpu import library as native
 from kernels.sampling import NO_DRAW, Draw, DrawRow
 
-_ROW = struct.Struct("=6dQQq6Q4i")
+_ROW = struct.Struct("=6dQQq7Q5i4x")
 _DRAWN = struct.Struct("=qfi")
 _ALTERNATIVE = struct.Struct("=if")
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
@@ -49,10 +49,11 @@ class DrawCall:
         self._drawn = _grown(self._drawn, len(rows) * _DRAWN.size)
         self._alternatives = _grown(self._alternatives, num_alternatives * _ALTERNATIVE.size)
         place, memory = 0, c.addressof(self._alternatives)
-        for parameters, position, seen, banned in rows:
+        for parameters, position, seen, banned, allowed in rows:
             biased, num_biased = parameters.biased.buffer_info()
             banned_at, num_banned = banned.buffer_info()
             seen_at, num_seen = (0, 0) if seen is None else seen.ids.buffer_info()
+            allowed_at, num_allowed = (0, 0) if allowed is None else allowed.buffer_info()
             count = min(max(parameters.num_logprobs, 0), vocab_size)
             _ROW.pack_into(
                 self._rows,
@@ -71,10 +72,12 @@ class DrawCall:
                 biased,
                 parameters.biases.buffer_info()[0],
                 banned_at,
+                allowed_at,
                 memory,
                 num_seen,
                 num_biased,
                 num_banned,
+                num_allowed,
                 count,
             )
             place += _ROW.size

@@ -34,7 +34,16 @@ from replay.refusal import CannotCompare
 from replay.transcript import Trail, describe, name_of
 from replay.verdict import Verdict
 
-_OF_ONE_RUN = ("request_id", "tenant", "prompt_digests", "filled", "kv_digests", "retry_after_ms", "expected_ms")
+_OF_ONE_RUN = (
+    "request_id",
+    "tenant",
+    "prompt_digests",
+    "grammar_digest",
+    "filled",
+    "kv_digests",
+    "retry_after_ms",
+    "expected_ms",
+)
 
 
 class _Position(NamedTuple):

@@ -90,6 +90,7 @@ class _Comparable:
                 changes["request_id"] = ""
             if not self._same_key:
                 changes["prompt_digests"] = ()
+                changes["grammar_digest"] = b""
         elif isinstance(record, StepCompleted):
             if not self._same_key:
                 changes["filled"] = tuple([(request, b"") for request, _digest in record.filled])

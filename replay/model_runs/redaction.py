@@ -166,6 +166,7 @@ class _Redaction:
             request_id=self._names.request(event.request_id),
             tenant=self._names.tenant(event.tenant),
             trace_context="",
+            grammar_digest=b"",
             prompt_digests=tuple(held.digests),
             sampling=sampling,
         )

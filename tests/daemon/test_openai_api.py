@@ -142,7 +142,7 @@ def test_a_prompt_is_a_text_or_token_ids_or_a_list_of_them(prompt: Any, read: An
         ("echo", [1, "true"]),
         ("best_of", [2, 0]),
         ("suffix", ["end"]),
-        ("guided_json", [{"type": "object"}]),
+        ("guided_json", [5, "{"]),
         ("messages", [HELLO]),
     ],
 )
@@ -167,7 +167,7 @@ def test_an_invalid_value_is_refused_by_the_fields_name(field: str, values: list
         ("top_logprobs", [21, -1, True, 5]),
         ("tools", [[{"type": "function"}]]),
         ("tool_choice", ["required", {"type": "function"}]),
-        ("response_format", [{"type": "json_object"}, "text"]),
+        ("response_format", [{"type": "xml"}, "text"]),
         ("prompt", ["hello"]),
     ],
 )

@@ -5,7 +5,7 @@ tell apart; the tests say how often that may be.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -56,7 +56,19 @@ def random_row(generator: np.random.Generator, vocab_size: int) -> DrawRow:
     )
     seen = SeenTokens(tokens(), tokens()) if parameters.has_penalties else None
     banned = ids_of([0, vocab_size + 3] if one_of(0, 0, 0, 1) else [])
-    return DrawRow(parameters, int(generator.integers(0, 1000)), seen, banned)
+    position = int(generator.integers(0, 1000))
+    return DrawRow(parameters, position, seen, banned, random_words(generator, vocab_size))
+
+
+def random_words(generator: np.random.Generator, vocab_size: int) -> "array[int] | None":
+    """What is allowed: anything, or by a mask with many or few bits, at times a word short."""
+    share = float(generator.choice([0, 0, 0.01, 0.5, 0.99]))
+    if share == 0:
+        return None
+    bits = generator.random(-(-vocab_size // 32) * 32) < share
+    bits[vocab_size // 2] = True  # in the first half, so that something is left of a mask that is short
+    words = np.packbits(bits, bitorder="little").view(np.uint32)
+    return array("I", words[: max(1, len(words) - int(generator.integers(0, 2)))].tolist())
 
 
 def random_steps(num_rows: int) -> Iterator[tuple[Floats, list[DrawRow]]]:
@@ -108,6 +120,18 @@ def test_a_draw_is_the_same_alone_in_company_and_on_other_threads() -> None:
             for of_row, row in zip(logits, rows, strict=True)
         ]
         assert in_company == alone == backwards[::-1]
+
+
+@pytest.mark.parametrize("draw", [REFERENCE.draw, native_sampler(SETS[0]).draw], ids=["reference", "native"])
+def test_only_allowed_tokens_are_drawn_and_none_where_none_is(draw: Callable[..., list[Draw]]) -> None:
+    logits = random_logits(np.random.default_rng(2), "wide", 1, 100)
+    words = array("I", [0, 0b1001])  # tokens 32 and 35; none from 64 on, which has no word
+    for parameters in (DrawParameters(), DrawParameters(temperature=0), DrawParameters(top_k=50, top_p=0.9)):
+        rows = [DrawRow(parameters, position, allowed=words) for position in range(30)]
+        assert {drawn.token_id for drawn in draw(np.tile(logits, (30, 1)), rows)} <= {32, 35}
+    assert not draw(logits, [DrawRow(DrawParameters(), 0, allowed=array("I", [0]))])[0].is_finite
+    (banned,) = draw(logits, [DrawRow(DrawParameters(), 0, banned=ids_of([32]), allowed=words)])
+    assert banned.token_id == 35
 
 
 @pytest.mark.parametrize(

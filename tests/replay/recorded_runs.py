@@ -150,7 +150,8 @@ def record_run(
         keys=keys,
     )
     recorder.keyframe_every = keyframe_every
-    loop = EngineLoop(make_core(limits), runner or make_runner(limits), clock, recorder, lambda entry, outputs: None)
+    core, executor = make_core(limits), runner or make_runner(limits)
+    loop = EngineLoop(core, executor, clock, recorder, lambda entry, outputs: None, digest_key=SALT)
     cause = loop.serve(PlannedInbox(messages))
     recorder.close(cause)
     return directory

@@ -35,7 +35,7 @@ float float_of(uint32_t bits) {
 
 bool changes_logits(const DrawRow& row) {
     const bool penalises = row.repetition_penalty != 1.0 || row.presence_penalty != 0.0 || row.frequency_penalty != 0.0;
-    return row.num_biased > 0 || row.num_banned > 0 || (penalises && row.num_seen > 0);
+    return row.num_biased > 0 || row.num_banned > 0 || row.allowed != nullptr || (penalises && row.num_seen > 0);
 }
 
 bool is_laborious(const DrawRow& row) { return row.temperature > 0.0 || row.num_logprobs > 0 || changes_logits(row); }
@@ -77,7 +77,17 @@ void list_alternatives(const float* logits, int length, const LogProbabilities& 
 
 // ── what changes the logits ──
 
-// float32 steps in the reference's order: bias, repetition, frequency, presence, bans.
+void forbid_others(float* logits, int length, const DrawRow& row) {
+    for (int first = 0, word = 0; first < length; first += 32, ++word) {
+        const uint32_t bits = word < row.num_allowed ? row.allowed[word] : 0;
+        if (bits == ~0u) continue;
+        const int end = std::min(32, length - first);
+        for (int bit = 0; bit < end; ++bit)
+            if ((bits >> bit & 1u) == 0) logits[first + bit] = -kInfinity;
+    }
+}
+
+// float32 steps in the reference's order: bias, repetition, frequency, presence, bans, what is allowed.
 void adjust(float* logits, int length, const DrawRow& row) {
     const auto is_known = [&](int64_t id) { return id >= 0 && id < length; };
     for (int i = 0; i < row.num_biased; ++i)
@@ -100,6 +110,7 @@ void adjust(float* logits, int length, const DrawRow& row) {
     }
     for (int i = 0; i < row.num_banned; ++i)
         if (is_known(row.banned[i])) logits[row.banned[i]] = -kInfinity;
+    if (row.allowed != nullptr) forbid_others(logits, length, row);
 }
 
 // ── what chooses among them ──

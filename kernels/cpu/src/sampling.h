@@ -31,8 +31,9 @@ struct DrawRow {
     const int64_t* biased;   // [num_biased]
     const float* biases;     // [num_biased]
     const int64_t* banned;   // [num_banned]
+    const uint32_t* allowed; // [num_allowed] words, the lowest bit of the first is token 0's; null: all
     Alternative* alternatives;  // [num_logprobs]; out: as many of them as the vocabulary has tokens
-    int32_t num_seen, num_biased, num_banned, num_logprobs;
+    int32_t num_seen, num_biased, num_banned, num_allowed, num_logprobs;
 };
 
 struct Drawn {
