@@ -6,6 +6,7 @@ In reading order:
     config_sources.py     where a value is taken from; `config_view.py` all of them shown, secrets masked
     server.py             start-up; `signals.py`, `drain.py` the orderly end, `reload.py` new options
     systemd/              as a service: what the manager is told, hands over, and is given to install
+    deploy/               as a container: the file it is built from, a Kubernetes example
     config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
@@ -26,7 +27,8 @@ In reading order:
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     handover.py           what becomes of the live requests when it dies
-    probes.py, health.py, progress.py, telemetry/, recorder_totals.py   health, readiness, models, metrics
+    probes.py, health.py, progress.py, recorder_totals.py   health, readiness, models
+    telemetry/            metrics and spans; `trace_context.py` whose trace a request belongs to
     incidents.py          what is recorded now, kept with a note
     viewer.py             /viewer: `viewer_token.py` who may see it, `viewer_child.py` the process that answers
     run_directory.py      where this run is recorded

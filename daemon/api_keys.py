@@ -65,6 +65,11 @@ class ApiKeys:
         callers = [(_digest(api_key), Caller(is_admin=True))] if api_key else []
         return cls([*callers, *_read(path)] if path else callers)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ApiKeys) and self._callers == other._callers
+
+    __hash__ = None  # type: ignore[assignment]  # no key of a mapping
+
     @property
     def are_required(self) -> bool:
         return bool(self._callers)

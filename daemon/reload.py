@@ -36,7 +36,7 @@ class Reloaded:
     """What a reload came to: options as flags are written.
 
     reason    why nothing has changed; "" where the options could be used
-    changed   in force now, by value; of key files only that they were read is known
+    changed   in force now; the key file also where only its contents are others
     waiting   in force from the next start on
     """
 
@@ -57,9 +57,10 @@ async def reload(service: Service, read_again: Callable[[], Configured]) -> Relo
     before, after = service.config, configured.config
     differing = [each.name for each in fields(DaemonConfig) if getattr(before, each.name) != getattr(after, each.name)]
     changed = {name: getattr(after, name) for name in differing if name in IN_FLIGHT}
+    told = {*changed, *(["api_key_file"] if keys != service.api_keys and "api_key" not in changed else [])}
     service.api_keys, service.config, service.configured = keys, replace(before, **changed), configured
     engine_log.set_level(after.log_level)
-    outcome = Reloaded("", _flags(changed), _flags(name for name in differing if name not in IN_FLIGHT))
+    outcome = Reloaded("", _flags(told), _flags(name for name in differing if name not in IN_FLIGHT))
     if outcome.waiting:
         log.warning("changed, and in force from the next start on", options=list(outcome.waiting))
     log.info("reloaded", changed=list(outcome.changed), scheduling_policy=after.scheduling_policy)

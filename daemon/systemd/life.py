@@ -53,7 +53,7 @@ class ServiceLife:
                 self._notices.ready(self._status())
 
     def stopping(self) -> None:
-        self._notices.stopping(self._status())
+        self._notices.stopping(f"draining; {len(self._service.engine.live)} requests")
 
     def _look(self) -> None:
         if self._service.is_draining:

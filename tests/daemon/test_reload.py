@@ -58,7 +58,8 @@ def test_keys_are_exchanged(tmp_path: Path) -> None:
 
         assert await statuses() == [200, 401]
         write("new")
-        await reload(served.service, lambda: Configured(served.service.config))
+        assert (await reload(served.service, lambda: Configured(served.service.config))).changed == ("api-key-file",)
+        assert (await reload(served.service, lambda: Configured(served.service.config))).changed == ()
         assert await statuses() == [401, 200]
         path.write_text("[tenants")
         await reload(served.service, lambda: Configured(served.service.config))
@@ -85,7 +86,12 @@ def test_options_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
 def test_queue_bounds_patience_and_the_level_of_the_log_change_at_once_the_rest_is_named(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         service = served.service
-        changes: dict[str, Any] = {"max_num_queued_reqs": 7, "queue_timeout": 3.0, "log_level": "error", "max_num_seqs": 5}
+        changes: dict[str, Any] = {
+            "max_num_queued_reqs": 7,
+            "queue_timeout": 3.0,
+            "log_level": "error",
+            "max_num_seqs": 5,
+        }
         wanted = Configured(replace(service.config, **changes), {"queue_timeout": "file x"})
         outcome = await reload(service, lambda: wanted)
         assert outcome.changed == ("max-num-queued-reqs", "queue-timeout", "log-level")

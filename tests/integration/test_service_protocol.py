@@ -80,7 +80,7 @@ def check_reload(manager: Manager) -> None:
         check=False,
     )
     assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout == "in force now: scheduling-policy\nwaits for the next start: max-num-seqs\n"
+    assert told.stdout == "in force now: api-key-file, scheduling-policy\nwaits for the next start: max-num-seqs\n"
     reloading = manager.wait_for(RELOADING="1")
     assert asked_ns // 1000 <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
     manager.wait_for(READY="1")
