@@ -25,6 +25,7 @@ the core's state is known to begin at), `player.py` (events into the core),
     redact    `model_runs/redaction.py`: a copy without contents
     keys      `key_ring.py`: the keys of encrypted contents
     export    `export/`: the formats of other tools, and a failure as a test
+    view      `viewer/`: all of it in a browser
     simulate, import
               `simulate/`: no recording, but a trace's load through the core on virtual time
 

@@ -112,6 +112,10 @@ class Indexer:
             since.append((moment.life, self._steps.planned_sequence))
         return Resume(*at, moment.now_ns, moment.step, moment.policy, self._is_lost, *min(since))
 
+    def stands_at(self, resume: Resume) -> bool:
+        """It has read up to there, and no further."""
+        return (self.moment.life, self.moment.sequence) == (resume.life, resume.sequence)
+
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_event(self, entry: Entry) -> None:

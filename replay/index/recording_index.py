@@ -113,6 +113,8 @@ class RecordingIndex:
         if not f"{lives},".startswith(meta.get("lives", "") + "," * ("lives" in meta)):
             raise NoLongerTheSame
         resume = Resume.from_json(meta["resume"]) if "resume" in meta else Resume()
+        if self._indexer is not None and not self._indexer.stands_at(resume):
+            self._indexer = None  # another process has gone on
         return self._read(database, resume, {"files": files, "lives": lives})
 
     def _read(self, database: sqlite3.Connection, resume: Resume, meta: dict[str, str]) -> int:

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.clock import Clock, SystemClock
 from engine.core.errors import EngineError
 from replay.index.recording_index import RecordingIndex
 from replay.viewer.recorder_at_work import is_recorded_into
@@ -26,24 +25,29 @@ def main(arguments: list[str]) -> int:
     recording, folder = Path(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None
     try:
         index = RecordingIndex(recording, folder)
-        _keep(index, recording, SystemClock())
+        _keep(index, recording)
     except (EngineError, OSError) as error:
         _say(state="failed", error=str(error))
         return 1
     return 0
 
 
-def _keep(index: RecordingIndex, recording: Path, clock: Clock) -> None:
+def _keep(index: RecordingIndex, recording: Path) -> None:
     wait_s = SHORTEST_WAIT_S
     while True:
-        began_ns = clock.now_ns()
+        used_before_s = _used_s()
         is_live = is_recorded_into(recording)
         num_entries = index.update()
-        took_s = (clock.now_ns() - began_ns) / 1e9
-        _say(state="following" if is_live else "ready", num_entries=num_entries, ms=round(1e3 * took_s, 1))
+        _say(state="following" if is_live else "ready", num_entries=num_entries)
         wait_s = SHORTEST_WAIT_S if num_entries else min(2 * wait_s, LONGEST_WAIT_S)
-        if _has_ended(max(wait_s, took_s)):  # at most half of a core, however large the recording
+        if _has_ended(max(wait_s, (_used_s() - used_before_s) / 2)):  # at most two thirds of a core
             return
+
+
+def _used_s() -> float:
+    """Of a core, by this process."""
+    times = os.times()
+    return times.user + times.system
 
 
 def _has_ended(wait_s: float) -> bool:

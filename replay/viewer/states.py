@@ -29,10 +29,16 @@ class States:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    @staticmethod
+    def _knows(machine: TimeMachine, life: int, step: int) -> bool:
+        return life <= len(machine.lives) and step <= machine.lives[life - 1].last_step
+
     def _read(self, life: int, step: int, of_state: Callable[[State], Found]) -> tuple[Found | None, str]:
         try:
             if self._machine is None:
                 self._machine = TimeMachine(self._recording, self._folder)
+            elif not self._knows(self._machine, life, step):
+                self._machine.refresh()
             return of_state(self._machine.at_step(step, life)), ""
         except CannotCompare as refusal:
             return None, f"{refusal.reason}: {refusal.remedy}"

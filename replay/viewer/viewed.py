@@ -5,7 +5,7 @@ Whoever asks may do so from any thread. It must not know HTTP, nor what is asked
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,13 @@ from typing import Any
 from engine.clock import Clock
 from replay.index.recording_index import RecordingIndex
 from replay.lives import Run
+from replay.time_machine.state import State
 from replay.viewer.columns import SliceColumns, StepColumns
 from replay.viewer.errors import BadQuestion
 from replay.viewer.framing import Array
 from replay.viewer.recorder_at_work import is_recorded_into
 from replay.viewer.rows import numbers_in_order
-from replay.viewer.states import States
+from replay.viewer.states import Found, States
 
 _MAX_ORDERS = 8  # kept: the one that is looked at, and those before
 
@@ -116,6 +117,12 @@ class Viewed:
         """Raises BadQuestion."""
         with self.columns(life) as columns:
             return columns.opened_ns
+
+    def at_step(self, life: int, step: int, of_state: Callable[[State], Found]) -> tuple[Found | None, str]:
+        """As `States.read`; while the index is being built nothing is known."""
+        if self.state.state == "building":
+            return None, "the index is still being built: ask again when it is ready"
+        return self.states.read(life, step, of_state)
 
     def refresh(self) -> list[Growth]:
         """Read what the index has grown by."""

@@ -40,7 +40,7 @@ def blocks(viewed: Viewed, asked: Parameters) -> bytes:
     """
     life, step = asked.integer("life", 1), asked.integer("step")
     viewed.opened_ns(life)
-    arrays, reason = viewed.states.read(life, step, _of_state)
+    arrays, reason = viewed.at_step(life, step, _of_state)
     if arrays is None:
         raise BadQuestion(f"the pool at step {step} is not known: {reason}", "step", 404)
     with viewed.database() as database:

@@ -49,7 +49,7 @@ def step(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
         told = _Told(database, life)
         entries = list(_entries(recorded, first_sequence, row))
         plan = _plan(entries, number)
-        at_step, state_reason = viewed.states.read(life, number, _of_state)
+        at_step, state_reason = viewed.at_step(life, number, _of_state)
         return {
             "step": row | {name: row[name] - opened_ns for name in _TIMES if row[name] is not None},
             "rows": list(told.rows(plan)),

@@ -42,6 +42,19 @@ def indexed(path: Path, folder: Path) -> RecordingIndex:
     return index
 
 
+def test_two_who_index_in_turns_do_not_miss_what_the_other_has_read(run: Path, tmp_path: Path) -> None:
+    (segment,) = run.glob("*.rpr")
+    data = segment.read_bytes()
+    growing = tmp_path / "run"
+    growing.mkdir()
+    (growing / segment.name).write_bytes(data[: len(data) // 7])
+    both = [RecordingIndex(growing, tmp_path / "shared") for _ in range(2)]
+    for part in range(1, 8):
+        (growing / segment.name).write_bytes(data[: len(data) * part // 7])
+        both[part % 2].update()
+    assert rows_of(both[0]) == rows_of(indexed(run, tmp_path / "whole"))
+
+
 def test_the_index_is_the_same_however_often_the_recording_grew_in_between(run: Path, tmp_path: Path) -> None:
     whole = indexed(run, tmp_path / "whole")
     (segment,) = run.glob("*.rpr")

@@ -76,6 +76,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_small_recording_is_in_its_file_whole_and_with_the_same_answers(small: Path, tmp_path: Path) -> None:
     viewed = Viewed.open(small, SystemClock(), tmp_path / "index", Path("small"))
+    viewed.state.state = "ready"
     written = write_page(small, tmp_path / "page.html", tmp_path / "index")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert written.num_bytes == len(text.encode())
