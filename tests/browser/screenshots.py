@@ -37,6 +37,7 @@ def take(browser: Browser, url: str, folder: Path) -> None:
         browser.until_text(where, text)
         browser.until_drawn()
         browser.run("document.activeElement.blur()")
+        browser.run_async("requestAnimationFrame(() => requestAnimationFrame(done))")
         target = folder / f"{name}.png"
         browser.screenshot(target)
         size = target.stat().st_size
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
         recording = record_crowded(Path("recordings/crowded"))  # relative, for the pictures show it
         other = record_crowded(Path("recordings/fewer-blocks"), replace(CROWDED, num_kv_blocks=380))
-        with viewing(recording, other, Path("index").resolve()) as url, chromium(1120, 720) as browser:
+        with viewing(recording, other, Path("index").resolve()) as url, chromium(1120, 700) as browser:
             take(browser, url, folder)
     return 0
 

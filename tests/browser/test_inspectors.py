@@ -53,6 +53,8 @@ def test_a_step_tells_budget_batch_waiting_with_reasons_and_decisions(browser: B
     tables = "[...document.querySelectorAll('#panel table')]"
     waiting = browser.run(f"return {tables}.find((one) => one.caption.textContent.startsWith('Waiting')).rows.length")
     assert waiting > 1  # the head, and those that wait
+    span = browser.until(lambda: browser.run("return reprise.timeline.stepSpan"), "the step is marked on the axis")
+    assert 7e9 < span[0] < span[1] < 10e9
     browser.click_text("next →")
     browser.until_text("#panel", "Step 951")
 

@@ -1,6 +1,5 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
-import { askJson } from "./api.js";
-import { stepAt } from "./moments.js";
+import { annotations, spanOf } from "./annotations.js";
 import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
 import { Raster } from "./raster.js";
 import { drawBands, drawRowNames, KnownRows } from "./rows.js";
@@ -11,7 +10,6 @@ import { TileCache } from "./tiles.js";
 import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf } from "./view.js";
 
 const CHUNK = 64; // rows a tile holds
-const MAX_LONG_MARKS = 50; // whose end is looked up on the step axis
 const STRIPS_TOP = AXIS_HEIGHT + MARKS_HEIGHT;
 
 export class Timeline {
@@ -23,6 +21,7 @@ export class Timeline {
     this.marks = [];
     this.arrows = [];
     this.markPlaces = [];
+    this.stepSpan = null; // where the inspected step lies on the axis
     this.hover = null;
     this.firstPaint = null; // ms after the navigation: when the first slices stood there
     this.frames = []; // lengths of the last frames' drawing, ms: the benchmark reads them
@@ -33,6 +32,8 @@ export class Timeline {
     onSchemeChange(redraw);
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
     this.resize();
+    this.loadMarks();
+    this.locateStep();
   }
 
   resize() {
@@ -46,7 +47,7 @@ export class Timeline {
     this.canvas.style.width = `${clientWidth}px`;
     this.canvas.style.height = `${clientHeight}px`;
     this.raster.resize(Math.round(plotWidth() * this.ratio), Math.max(1, Math.round((clientHeight - size.top) * this.ratio)));
-    this.redraw();
+    this.draw(); // at once: another size has emptied the canvas, and the browser paints next
   }
 
   onChange(patch) {
@@ -56,6 +57,7 @@ export class Timeline {
     }
     if ("life" in patch || "which" in patch) this.counters.clear();
     if ("life" in patch || "axis" in patch || "recording" in patch) this.loadMarks();
+    if ("step" in patch || "axis" in patch) this.locateStep();
     this.redraw();
   }
 
@@ -122,7 +124,7 @@ export class Timeline {
     drawArea(context);
     context.restore();
     drawRowNames(context, this.known);
-    if (state.panel === "step" && state.step !== null && this.stepAt) this.cursor(this.stepAt);
+    if (state.panel === "step" && this.stepSpan) this.cursor(this.stepSpan);
     if (this.hover) this.cursor([this.hover.value, this.hover.value]);
   }
 
@@ -149,25 +151,17 @@ export class Timeline {
   }
 
   async loadMarks() {
-    const life = state.life;
-    const [marks, arrows] = await Promise.all([
-      askJson("api/marks", { life }).catch(() => ({ marks: [] })),
-      askJson("api/arrows", { life }).catch(() => ({ arrows: [] })),
-    ]);
-    if (life !== state.life) return;
-    const isTime = state.axis === "time";
-    const until = (one) => (isTime ? one.until_ns : one.until_step) ?? null;
-    if (!isTime) await this.endsInSteps(marks.marks);
-    this.marks = marks.marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: until(one) })).filter((one) => one.at !== null);
-    this.arrows = arrows.arrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step }));
-    this.isCut = marks.is_cut || arrows.is_cut;
+    const { life, axis } = state;
+    const found = await annotations(life, axis);
+    if (life === state.life && axis === state.axis) Object.assign(this, found);
     this.redraw();
   }
 
-  /** Marks have their end in time only; the step axis needs it in steps. */
-  async endsInSteps(marks) {
-    const long = marks.filter((one) => one.until_ns > one.now_ns).slice(0, MAX_LONG_MARKS);
-    await Promise.all(long.map(async (one) => { one.until_step = await stepAt(one.until_ns).catch(() => null); }));
+  async locateStep() {
+    const { step, axis } = state;
+    const span = await spanOf(step, axis);
+    if (step === state.step && axis === state.axis) this.stepSpan = span;
+    this.redraw();
   }
 
   /** What lies under a point: {value, row, request, slice, mark, counters}. */
