@@ -23,7 +23,7 @@ def key_file(path: Path, key: str) -> None:
 
 def test_a_service_tells_its_whole_life_on_a_socket_that_it_was_handed(tmp_path: Path) -> None:
     (tmp_path / "reprise.toml").write_text("max-num-seqs = 2\n")
-    slow = {"inject": "step-slow@step=3:ms=2500", "stall_timeout": 1, "num_kv_blocks": 64}
+    slow = {"inject": "step-slow@step=3:ms=4000", "stall_timeout": 1, "num_kv_blocks": 64}
     with Manager(tmp_path, watchdog_seconds=0.6, **slow) as manager:
         key_file(tmp_path / "credentials" / "reprise-api-keys", KEYS[0])
         waiting = threading.Thread(target=lambda: httpx.get(f"{manager.base_url}/health", timeout=60))
@@ -57,7 +57,7 @@ def check_watchdog(manager: Manager) -> None:
     )
     asking.start()
     while "no step has ended" not in (manager.hear(10.0) or {}).get("STATUS", ""):
-        pass
+        assert asking.is_alive(), "the step ended, and its length was never said"
     assert httpx.get(f"{manager.base_url}/health", timeout=60).status_code == 503
     stalled_at = len(manager.messages)
     while not manager.messages[-1].get("STATUS", "").startswith("serving"):
