@@ -1,0 +1,126 @@
+"""A recording that is being written: what comes is told, and shown as if it had been there from the beginning."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+from engine.clock import SystemClock
+from recorder.folder_claim import claim_folder
+from replay.viewer.access import Access
+from replay.viewer.viewed import Viewed
+from tests.replay.viewer.asked import ask_binary
+from tests.replay.viewer.http import TOKEN, tell
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+async def event(events: aiohttp.ClientResponse, name: str) -> dict[str, Any]:
+    """The next of this name."""
+    async with asyncio.timeout(60):
+        while (await events.content.readline()).strip() != f"event: {name}".encode():
+            pass
+        data: dict[str, Any] = json.loads((await events.content.readline()).removeprefix(b"data: "))
+        return data
+
+
+async def recording(session: aiohttp.ClientSession) -> dict[str, Any]:
+    async with session.get("/api/recording", headers=BEARER) as answer:
+        found: dict[str, Any] = await answer.json()
+        return found
+
+
+def test_a_page_is_told_of_every_step_that_comes(run: Path, tmp_path: Path) -> None:
+    (segment,) = run.glob("*.rpr")
+    data = segment.read_bytes()
+    growing = tmp_path / "run"
+    growing.mkdir()
+    file = growing / segment.name
+    file.write_bytes(data[: len(data) // 4])
+    claim = claim_folder(growing)
+
+    async def story(session: aiohttp.ClientSession, access: Access) -> None:
+        async with session.get("/api/live", headers=BEARER) as events:
+            await event(events, "ready")
+            before = await recording(session)
+            assert before["is_live"]
+            assert before["index"]["state"] == "following"
+            last_step = before["lives"][0]["last_step"]
+            for part in (2, 3, 4):
+                with file.open("ab") as appended:
+                    appended.write(data[file.stat().st_size : len(data) * part // 4])
+                while (grown := await event(events, "grown"))["to_step"] <= last_step:
+                    pass  # what was there before the page came
+                assert grown["from_step"] <= last_step + 1
+                last_step = (await recording(session))["lives"][0]["last_step"]
+                assert last_step >= grown["to_step"]
+            os.close(claim)
+            async with asyncio.timeout(60):
+                while (await recording(session))["index"]["state"] != "ready":
+                    await asyncio.sleep(0.1)
+            assert not (await recording(session))["is_live"]
+
+    tell(story, growing, tmp_path / "index")
+
+
+def test_arrays_that_grew_are_those_read_at_once(run: Path, viewed: Viewed, tmp_path: Path) -> None:
+    (segment,) = run.glob("*.rpr")
+    data = segment.read_bytes()
+    growing = tmp_path / "run"
+    growing.mkdir()
+    grown: Viewed | None = None
+    for part in range(1, 10):
+        (growing / segment.name).write_bytes(data[: len(data) * part // 9])
+        grown = grown or Viewed.open(growing, SystemClock(), tmp_path / "index")
+        grown.index.update()
+        grown.refresh()
+    assert grown is not None
+    for route, parameters in (
+        ("strips", {"axis": "step"}),
+        ("strips", {"axis": "time", "width": 77}),
+        ("timeline", {"axis": "step", "rows": "0,4096"}),
+        ("timeline", {"group": "state", "rows": "0,4096", "width": 300}),
+    ):
+        expected, got = (ask_binary(each, route, **parameters) for each in (viewed, grown))
+        assert got[0] | {"generation": 0} == expected[0] | {"generation": 0}
+        for name, array in expected[1].items():
+            assert np.array_equal(got[1][name], array, equal_nan=array.dtype.kind == "f"), (route, name)
+    grown.states.close()
+
+
+def test_an_index_that_cannot_be_built_is_said_and_what_is_known_is_shown(run: Path, tmp_path: Path) -> None:
+    async def story(session: aiohttp.ClientSession, access: Access) -> None:
+        async with session.get("/api/live", headers=BEARER) as events:
+            await event(events, "ready")
+            os.kill(indexing_process(), signal.SIGKILL)
+            failed = await event(events, "failed")
+            assert "indexing process ended" in failed["error"]
+        index = (await recording(session))["index"]
+        assert (index["state"], index["error"]) == ("failed", failed["error"])
+        async with session.get("/api/step/1/7", headers=BEARER) as answer:
+            assert answer.status == 200
+
+    tell(story, run, tmp_path / "index")
+
+
+def indexing_process() -> int:
+    """This process's only child that indexes."""
+    (found,) = [
+        int(entry.name)
+        for entry in Path("/proc").glob("[0-9]*")
+        if b"replay.viewer.indexing" in _read(entry / "cmdline")
+        and _read(entry / "stat").rpartition(b")")[2].split()[1:2] == [str(os.getpid()).encode()]
+    ]
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""
