@@ -5,6 +5,7 @@ Fields that would change the answer but are not supported are refused (`refused_
 through and named, so that they can be logged. It must not know HTTP, engine or model, only the vocabulary's size.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from daemon import chat_messages, fields
@@ -15,6 +16,7 @@ from daemon.fields import Body
 from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
 from daemon.structure import read_structure
+from daemon.tools import read_forced_call
 from daemon.urgency import Urgency
 from engine.core.limits import MAX_REQUEST_ID_CHARS
 from engine.core.sampling_params import SamplingParams
@@ -50,7 +52,13 @@ def read_chat(body: Body, vocab_size: int) -> Question:
     num_logprobs = num_top if wants_logprobs else -1
     max_output_tokens = _max_output_tokens(body, is_chat=True)
     messages = chat_messages.read_messages(body)
-    return _question(body, vocab_size, num_logprobs, max_output_tokens, messages=messages)
+    question = _question(body, vocab_size, num_logprobs, max_output_tokens, messages=messages)
+    call = read_forced_call(body)
+    if call is None:
+        return question
+    if question.structure is not None:
+        raise bad_request(f"{question.structure.place} cannot be had with a tool that must be called", "tool_choice")
+    return replace(question, structure=call.arguments, tool_name=call.name)
 
 
 def read_prompts(body: Body, vocab_size: int) -> tuple[Prompt, ...]:

@@ -21,6 +21,7 @@ class Question:
     sampling           its own seed is still 0
     num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
     structure          what the answer must read, and the same as a grammar once that is made
+    tool_name          of the function that the answer is the arguments of
     echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
     unknown_fields     names of fields that were not looked at
@@ -45,6 +46,7 @@ class Question:
     echo: bool = False
     structure: Structure | None = None
     grammar: str = ""
+    tool_name: str = ""
     counts: ChoiceCounts = ONE_CHOICE
 
     @property

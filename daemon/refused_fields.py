@@ -33,19 +33,16 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "documents": ([],),
 }
 REFUSABLE_FIELDS = frozenset(_HARMLESS)
-_OF_COMPLETIONS = ("best_of",)
-_WITHOUT_TOOLS = ("auto", "none")
+_OF_COMPLETIONS, _OF_CHATS = ("best_of",), ("tools", "tool_choice")  # read there
 
 
 def refuse_unsupported(body: Body, *, is_chat: bool) -> None:
     """Raises ApiError 400 for the first field that asks for what is not supported."""
     for name, harmless in _HARMLESS.items():
         value = body.get(name)
-        if name in _OF_COMPLETIONS and not is_chat:
+        if name in (_OF_CHATS if is_chat else _OF_COMPLETIONS):
             continue
         if value is None or any(type(value) is type(allowed) and value == allowed for allowed in harmless):
-            continue
-        if name == "tool_choice" and not body.get("tools") and value in _WITHOUT_TOOLS:
             continue
         allowed_text = " or ".join([_shown(allowed) for allowed in harmless]) or "null"
         raise bad_request(f"{name} is not supported: leave it out, or give {allowed_text}", name)

@@ -29,6 +29,7 @@ class ResponseBodies:
     include_usage       a stream was asked to end with a usage chunk
     wants_logprobs      choices carry log-probabilities
     return_token_ids    choices carry token ids, an extra beyond the API
+    tool_name           of the function whose arguments the answer is; "": the answer is a text
     echoes              per choice, what its text begins with; empty where nothing is repeated
     """
 
@@ -41,6 +42,7 @@ class ResponseBodies:
     wants_logprobs: bool = False
     return_token_ids: bool = False
     echoes: Sequence[str] = ()
+    tool_name: str = ""
 
     def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
         """The answer to a call that does not stream: per choice, all of it and its finish reason."""
@@ -56,15 +58,18 @@ class ResponseBodies:
         if not self.is_chat:
             echoes = enumerate(self.echoes)
             return [self._chunk([self._completion_choice(index, Delta(text), None)]) for index, text in echoes]
-        delta = {"role": "assistant", "content": ""}
-        return [self._chunk([self._chat_chunk_choice(index, delta, Delta(), None)]) for index in range(num_choices)]
+        deltas = [self._opening_delta(index) for index in range(num_choices)]
+        return [
+            self._chunk([self._chat_chunk_choice(index, delta, Delta(), None)]) for index, delta in enumerate(deltas)
+        ]
 
     def chunk(self, index: int, delta: Delta, finish_reason: str | None = None) -> Json:
         """One delta of one choice; the last one carries the finish reason."""
         if self.is_chat:
             is_empty = not (delta.text or delta.token_ids)
-            content = {} if is_empty else {"content": delta.text}
-            return self._chunk([self._chat_chunk_choice(index, content, delta, finish_reason)])
+            content = {} if is_empty else self._content(delta.text)
+            reason = self._chat_reason(finish_reason)
+            return self._chunk([self._chat_chunk_choice(index, content, delta, reason)])
         return self._chunk([self._completion_choice(index, delta, finish_reason)])
 
     def usage_chunk(self, usage: Json) -> Json:
@@ -89,9 +94,30 @@ class ResponseBodies:
         if not self.is_chat:
             echo = self.echoes[index] if self.echoes else ""
             return self._completion_choice(index, answer._replace(text=echo + answer.text), finish_reason)
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+        if self.tool_name:
+            message |= {"content": None, "tool_calls": [self._tool_call(index, answer.text)]}
         choice = {"index": index, "message": message, "logprobs": self._chat_logprobs(answer)}
-        return self._with_token_ids({**choice, "finish_reason": finish_reason}, answer)
+        return self._with_token_ids({**choice, "finish_reason": self._chat_reason(finish_reason)}, answer)
+
+    def _opening_delta(self, index: int) -> Json:
+        if self.tool_name:
+            calls = [{"index": 0, **self._tool_call(index, "")}]
+            return {"role": "assistant", "content": None, "tool_calls": calls}
+        return {"role": "assistant", "content": ""}
+
+    def _content(self, text: str) -> Json:
+        """A piece of a streamed answer."""
+        if self.tool_name:
+            return {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
+        return {"content": text}
+
+    def _tool_call(self, index: int, arguments: str) -> Json:
+        function = {"name": self.tool_name, "arguments": arguments}
+        return {"id": f"call_{self.id}-{index}", "type": "function", "function": function}
+
+    def _chat_reason(self, finish_reason: str | None) -> str | None:
+        return "tool_calls" if self.tool_name and finish_reason == "stop" else finish_reason
 
     def _chat_chunk_choice(self, index: int, content: Json, delta: Delta, finish_reason: str | None) -> Json:
         choice = {"index": index, "delta": content, "logprobs": self._chat_logprobs(delta)}

@@ -68,6 +68,7 @@ class Turn:
             wants_logprobs=question.num_logprobs >= 0,
             return_token_ids=question.return_token_ids,
             echoes=self._echoes(),
+            tool_name=question.tool_name,
         )
 
     async def answer(self) -> web.StreamResponse:
