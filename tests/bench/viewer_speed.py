@@ -6,6 +6,7 @@
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -90,10 +91,12 @@ def measured(browser: Browser, url: str) -> Iterator[str]:
         middle = "const [a, b] = reprise.bounds(); const m = (a + b) / 2, w = (b - a) / 8; "
         browser.run(middle + "reprise.update({ from: m - w, to: m + w })")
         browser.until_drawn()
+        before = browser_cpu_ms(browser)
         found = browser.run_async(f'const MODE = "{mode}"; {WATCH}')
         yield (
             f"  {mode}: {found['frames'] / 4:.0f} frames/s, p95 {found['gap']:.1f} ms between frames, "
-            f"of which the page draws {found['draw']:.1f} ms"
+            f"of which the page draws {found['draw']:.1f} ms; "
+            f"CPU {(browser_cpu_ms(browser) - before) / found['frames']:.1f} ms a frame in all of the browser's processes"
         )
     browser.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
     heap = browser.run("return performance.memory.usedJSHeapSize")
@@ -140,6 +143,14 @@ def renderer_mb(browser: Browser) -> float:
         if b"--type=renderer" in Path(f"/proc/{each}/cmdline").read_bytes()
     ]
     return max((_rss_kb(each) for each in renderers), default=0) / 1e3
+
+
+def browser_cpu_ms(browser: Browser) -> float:
+    """What the clock on the wall cannot tell on a machine in use."""
+    assert browser.driver.service.process is not None
+    family = _family(browser.driver.service.process.pid)
+    ticks = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family]
+    return sum(int(fields[11]) + int(fields[12]) for fields in ticks) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
 def _family(pid: int) -> list[int]:

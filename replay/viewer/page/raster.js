@@ -32,12 +32,13 @@ export class Raster {
     const lastEnds = new Float64Array(at.length).fill(NaN);
     if (tile.from > -Infinity) this.wipe(left, right, tile, place);
     for (let i = 0; i < rows.length; i++) {
-      const y = at[rows[i]];
-      if (!(ends[i] <= lastEnds[rows[i]])) lastEnds[rows[i]] = ends[i];
-      if (y + 1 < row || y > lastRow) continue;
+      const index = rows[i];
+      const end = ends[i];
+      if (!(end <= lastEnds[index])) lastEnds[index] = end;
       const x0 = Math.floor((starts[i] - from) * scale);
-      const x1 = Math.min(right, Math.max(x0 + 1, Math.floor((ends[i] - from) * scale)));
-      if (x1 > left) this.bar(Math.max(left, x0), x1, (y - row) * rowHeight, rowHeight, KINDS[kinds[i]], inks[kinds[i]]);
+      if (x0 >= right || at[index] + 1 < row || at[index] > lastRow) continue;
+      const x1 = Math.min(right, Math.max(x0 + 1, Math.floor((end - from) * scale)));
+      if (x1 > left) this.bar(Math.max(left, x0), x1, (at[index] - row) * rowHeight, rowHeight, KINDS[kinds[i]], inks[kinds[i]]);
     }
     this.ends(tile, lastEnds, left, right, place, inks);
   }
@@ -62,32 +63,41 @@ export class Raster {
     for (let y = top; y < bottom; y++) this.pixels.fill(0, y * width + left, y * width + Math.max(left, right));
   }
 
-  bar(x0, x1, y, rowHeight, kind, { strong, faint }) {
+  bar(x0, x1, y, rowHeight, kind, colours) {
     const { width, height } = this.image;
+    const { pixels } = this;
     const y0 = Math.max(0, Math.round(y + kind.top * rowHeight));
     const y1 = Math.min(height, Math.max(y0 + 1, Math.round(y + kind.bottom * rowHeight)));
-    const { pixels } = this;
-    if (kind.pattern === "solid" || kind.pattern === "tick") {
-      for (let line = y0; line < y1; line++) pixels.fill(strong, line * width + x0, line * width + x1);
-      return;
-    }
-    const isStroke = PATTERNS[kind.pattern];
     for (let line = y0; line < y1; line++) {
-      const edge = line === y0 || line === y1 - 1;
-      for (let x = x0; x < x1; x++) pixels[line * width + x] = isStroke(x, line, edge) ? strong : faint;
+      const edge = kind.pattern === "hollow" && (line === y0 || line === y1 - 1);
+      const from = (line % PERIOD) * PERIOD;
+      const begin = line * width;
+      for (let x = x0; x < x1; x++) pixels[begin + x] = edge ? colours[0] : colours[from + (x % PERIOD)];
     }
   }
 }
 
+const PERIOD = 24; // px after which every pattern repeats
 const PATTERNS = {
+  solid: () => true,
+  tick: () => true,
   dotted: (x) => x % 4 < 2,
   diagonal: (x, y) => (x + y) % 6 < 4,
-  hollow: (x, y, edge) => edge || x % 8 === 0,
-  cross: (x, y) => (x + y) % 6 < 2 || (x - y + 6000) % 6 < 2,
+  hollow: (x) => x % 8 === 0,
+  cross: (x, y) => (x + y) % 6 < 2 || (x - y + PERIOD) % 6 < 2,
 };
+const painted = new Map(); // "colour/kind" → colours of PERIOD × PERIOD pixels; the first is always a stroke
 
 function ink(kind) {
-  const hex = parseInt(kindColour(kind).slice(1), 16);
+  const colour = kindColour(kind);
+  if (!painted.has(`${colour}/${kind}`)) painted.set(`${colour}/${kind}`, pattern(colour, PATTERNS[KINDS[kind].pattern]));
+  return painted.get(`${colour}/${kind}`);
+}
+
+function pattern(colour, isStroke) {
+  const hex = parseInt(colour.slice(1), 16);
   const abgr = ((hex & 255) << 16) | (hex & 0xff00) | (hex >> 16);
-  return { strong: (0xff000000 | abgr) >>> 0, faint: ((FAINT << 24) | abgr) >>> 0 };
+  const strong = (0xff000000 | abgr) >>> 0;
+  const faint = ((FAINT << 24) | abgr) >>> 0;
+  return Uint32Array.from({ length: PERIOD * PERIOD }, (_, i) => (isStroke(i % PERIOD, Math.floor(i / PERIOD)) ? strong : faint));
 }

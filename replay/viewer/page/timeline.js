@@ -10,6 +10,7 @@ import { TileCache } from "./tiles.js";
 import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf } from "./view.js";
 
 const CHUNK = 64; // rows a tile holds
+const TILE_PX = 768; // pixels told apart in a tile, of which one and a half lie in view
 const STRIPS_TOP = AXIS_HEIGHT + MARKS_HEIGHT;
 
 export class Timeline {
@@ -138,7 +139,7 @@ export class Timeline {
   }
 
   sliceTiles() {
-    const width = 1024 * (this.ratio > 1 ? 2 : 1);
+    const width = TILE_PX * (this.ratio > 1 ? 2 : 1);
     const first = Math.floor(state.row / CHUNK);
     const last = Math.floor((state.row + rowsShown()) / CHUNK);
     const tiles = [];
