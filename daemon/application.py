@@ -15,6 +15,7 @@ from daemon.incidents import IncidentHandler
 from daemon.listening import BACKLOG, listening_sockets
 from daemon.malformed_http import ApiRunner
 from daemon.middleware import error_middleware, key_middleware
+from daemon.openapi import OpenApiHandler
 from daemon.probes import ProbeHandler
 from daemon.resumption import Resumption
 from daemon.service import Service
@@ -63,6 +64,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
         [
             web.post("/v1/completions", counted(generation.completions)),
             web.post("/v1/chat/completions", counted(generation.chat_completions)),
+            web.get("/openapi.json", OpenApiHandler(service).get),
             web.post("/tokenize", counted(tokenization.tokenize)),
             web.post("/detokenize", counted(tokenization.detokenize)),
             web.get("/v1/streams/{id}", counted(Resumption(service).get)),

@@ -137,7 +137,7 @@ def _question(
             fields.integer(body, "queue_timeout_ms", 0, 0, MAX_TARGET_MS),
         ),
         request_id=read_request_id(request_id),
-        unknown_fields=tuple([name for name in body if name not in _KNOWN_FIELDS]),
+        unknown_fields=tuple([name for name in body if name not in KNOWN_FIELDS]),
         structure=read_structure(body),
         echo=not messages and fields.boolean(body, "echo"),
         counts=read_counts(body, max(1, len(prompts)), is_chat=bool(messages), stream=stream),
@@ -200,7 +200,7 @@ def _one_prompt(item: Any, vocab_size: int) -> Prompt:
     return ids
 
 
-_KNOWN_FIELDS = REFUSABLE_FIELDS | {
+KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *(
         "model",
         "prompt",
