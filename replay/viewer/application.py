@@ -112,11 +112,14 @@ class Viewer:
                 name, data = waiting.result()
                 waiting = None
                 await response.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+        except ConnectionResetError:  # the page was closed: that is how each of them ends
+            pass
         finally:
             if waiting is not None:
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
             await events.aclose()
+        return response
 
 
 async def _questions(request: web.Request) -> web.Response:

@@ -96,7 +96,7 @@ def measured(browser: Browser, url: str) -> Iterator[str]:
         yield (
             f"  {mode}: {found['frames'] / 4:.0f} frames/s, p95 {found['gap']:.1f} ms between frames, "
             f"of which the page draws {found['draw']:.1f} ms; "
-            f"CPU {(browser_cpu_ms(browser) - before) / found['frames']:.1f} ms a frame in all of the browser's processes"
+            f"{(browser_cpu_ms(browser) - before) / found['frames']:.1f} ms of CPU a frame, the whole browser"
         )
     browser.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
     heap = browser.run("return performance.memory.usedJSHeapSize")

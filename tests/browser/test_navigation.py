@@ -146,3 +146,17 @@ def test_a_server_that_is_gone_is_told_and_what_was_there_stays(
     asked = browser.run("return performance.getEntriesByType('resource').length")
     time.sleep(0.5)
     assert browser.run("return performance.getEntriesByType('resource').length") - asked < 20  # it does not hammer
+
+
+def test_every_control_has_a_name_for_screen_readers(browser: Browser, page: str) -> None:
+    for panel in ("step&step=900", "request&request=24", "blocks", "ask", "compare", "help"):
+        browser.open_page(f"{page}#panel={panel}")
+        browser.until_text("#panel h2", "")
+        assert browser.run(NAMELESS) == []
+
+
+NAMELESS = """
+const named = (one) => one.ariaLabel || one.textContent.trim() || one.labels?.length || one.title || one.closest("[role=img]")?.ariaLabel;
+return [...document.querySelectorAll("button, input, select, textarea, canvas, [role=img]")]
+  .filter((one) => !named(one)).map((one) => one.outerHTML.slice(0, 120));
+"""
