@@ -4,8 +4,11 @@ Times are relative to the life's opening. Figures of a million steps take 60 MB,
 know what is asked for.
 """
 
+import os
 import sqlite3
+import zipfile
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +58,28 @@ class Growing:
         """Forget the rows from there on."""
         self.length = length
 
+    def save(self, path: Path) -> None:
+        """For `load`, by this version on this machine."""
+        whole = path.with_suffix(f".{os.getpid()}")
+        with whole.open("wb") as file:
+            np.savez(
+                file, allow_pickle=False, **{f"c{number}": self.view(number) for number in range(len(self._arrays))}
+            )
+        whole.replace(path)
+
+    def load(self, path: Path) -> bool:
+        """False: they are not there, or not of this kind."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+                arrays = [found[f"c{number}"] for number in range(len(self._arrays))]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
+            return False
+        alike = all(new.dtype == old.dtype for new, old in zip(arrays, self._arrays, strict=True))
+        if not alike or len({array.shape for array in arrays}) != 1 or not len(arrays[0]):
+            return False
+        self._arrays, self.length = arrays, len(arrays[0])
+        return True
+
     def take(self, cursor: sqlite3.Cursor) -> None:
         """All rows of the cursor; NULL becomes NaN."""
         width = len(self._arrays)
@@ -96,6 +121,18 @@ class StepColumns:
     def strip(self, name: str) -> Array:
         return self._columns.view(3 + STRIPS.index(name))
 
+    def save(self, path: Path) -> None:
+        self._columns.save(path)
+
+    def load(self, path: Path, database: sqlite3.Connection) -> None:
+        """As they were saved, if the index still says so of the last step; `refresh` reads the rest."""
+        if not self._columns.load(path):
+            return
+        sql = "SELECT planned_ns - ? FROM steps WHERE life = ? AND step = ?"
+        found = database.execute(sql, (self._opened_ns, self._life, int(self.steps[-1]))).fetchone()
+        if found is None or found[0] != self.planned_ns[-1]:
+            self._columns.cut(0)
+
     def refresh(self, database: sqlite3.Connection) -> bool:
         """True when anything has changed."""
         complete = self._columns.length
@@ -119,6 +156,19 @@ class SliceColumns:
         self._firsts: Array = np.empty(0, np.int64)
         self._requests: Array = np.empty(0, np.uint32)
         self.busiest = 0
+
+    def save(self, path: Path) -> None:
+        self._columns.save(path)
+
+    def load(self, path: Path, database: sqlite3.Connection) -> None:
+        """As they were saved, if the index still says so of the last slice; `refresh` reads the rest."""
+        if not self._columns.load(path):
+            return
+        last = tuple(float(self._columns.view(column)[-1]) for column in (0, 1, 4))
+        sql = "SELECT id, request, from_ns - ? FROM slices WHERE life = ? AND id = ?"
+        if tuple(database.execute(sql, (self._opened_ns, self._life, int(last[0]))).fetchone() or ()) != last:
+            self._columns.cut(0)
+        self._sort()
 
     def refresh(self, database: sqlite3.Connection) -> bool:
         """True when anything has changed. The indexer gives a slice that is told again a new id."""

@@ -76,6 +76,8 @@ class Following:
             state.num_entries += said.get("num_entries", 0)
             if before != state.state:
                 await asyncio.to_thread(self._viewed.refresh)
+                if state.state == "ready":
+                    await asyncio.to_thread(self._viewed.keep)
                 self._tell("ready" if state.state != "failed" else "failed", self._status())
         if state.state != "failed":
             state.state, state.error = "failed", "the indexing process ended: the server's log says why"

@@ -3,6 +3,7 @@
 Whoever asks may do so from any thread. It must not know HTTP, nor what is asked.
 """
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from replay.viewer.recorder_at_work import is_recorded_into
 from replay.viewer.rows import numbers_in_order
 from replay.viewer.states import Found, States
 
+_MIN_STEPS_KEPT = 20_000
 _MAX_ORDERS = 8  # kept: the one that is looked at, and those before
 
 
@@ -141,6 +143,9 @@ class Viewed:
         if columns is None or columns.opened_ns != opened_ns:
             columns = LifeColumns(life, opened_ns, StepColumns(life, opened_ns), SliceColumns(life, opened_ns))
             self._lives[life] = columns
+            columns.steps.load(self._kept(life, "steps"), database)
+            columns.slices.load(self._kept(life, "slices"), database)
+            self.generation += 1
         before = len(columns.steps.steps)
         changed = columns.steps.refresh(database)
         if not (columns.slices.refresh(database) | changed):
@@ -148,6 +153,17 @@ class Viewed:
         steps = columns.steps.steps
         first, last = (int(steps[min(before, len(steps) - 1)]), int(steps[-1])) if len(steps) else (0, 0)
         return Growth(life, first, last, columns.last_ns)
+
+    def keep(self) -> None:
+        """Save the arrays beside the index, for they are read again much faster; not where the disk is full."""
+        with self._lock, contextlib.suppress(OSError):
+            for life, columns in self._lives.items():
+                if len(columns.steps.steps) >= _MIN_STEPS_KEPT:
+                    columns.steps.save(self._kept(life, "steps"))
+                    columns.slices.save(self._kept(life, "slices"))
+
+    def _kept(self, life: int, what: str) -> Path:
+        return self.index.path.with_suffix(f".life{life}-{what}.npz")
 
     def order(self, life: int, group: str, wanted: str, alive: tuple[float, float] | None) -> Array:
         """Request numbers in the order of their rows; `alive` since the opening."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import numpy as np
+import pytest
 
 from engine.clock import SystemClock
 from recorder.folder_claim import claim_folder
@@ -124,3 +125,29 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:  # it has ended
         return b""
+
+
+def test_arrays_that_were_kept_are_read_again_unless_the_index_is_another(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replay.viewer.viewed._MIN_STEPS_KEPT", 1)
+    first = Viewed.open(run, SystemClock(), tmp_path)
+    first.index.update()
+    expected = ask_binary(first, "timeline", rows="0,4096"), ask_binary(first, "strips")
+    first.keep()
+    kept = sorted(tmp_path.glob("*.npz"))
+    assert len(kept) == 2
+    again = Viewed.open(run, SystemClock(), tmp_path)
+    monkeypatch.setattr("replay.viewer.columns.Growing.take", lambda self, cursor: None)  # nothing is read anew
+    got = ask_binary(again, "timeline", rows="0,4096"), ask_binary(again, "strips")
+    for (_, mine), (_, theirs) in zip(got, expected, strict=True):
+        assert all(
+            np.array_equal(mine[name], array, equal_nan=array.dtype.kind == "f") for name, array in theirs.items()
+        )
+    monkeypatch.undo()
+    for path in kept:
+        path.write_bytes(b"PK\x03\x04 no such thing")
+    damaged = Viewed.open(run, SystemClock(), tmp_path)
+    assert np.array_equal(ask_binary(damaged, "timeline", rows="0,4096")[1]["from"], expected[0][1]["from"])
+    for each in (first, again, damaged):
+        each.states.close()
