@@ -28,7 +28,7 @@ function Compared({ data }) {
 }
 
 function First({ one, title }) {
-  return html`<section class="first">
+  return html`<section class="difference">
     <h3>${title}: ${visible(one.record, 60)}, ${words(one.classification)}</h3>
     <${Figures} label=${title} of=${{ sequence: one.sequence, at: duration(one.time_ns), step: html`<${StepLink} step=${one.step} />`, request: html`<${RequestLink} request=${one.request} />` }} />
     <${Table} caption="What differs" head=${["field", "left", "right"]} rows=${one.differences.map((each) => [each.field, each.expected, each.got])} />
