@@ -131,6 +131,8 @@ def _field(name: str, value: Any) -> Any:
         return tuple(bytes.fromhex(item) for item in value)
     if name == "filled":
         return tuple((request, bytes.fromhex(digest)) for request, digest in value)
+    if name == "grammar_digest":
+        return bytes.fromhex(value)
     if name == "sampling":
         return SamplingParams(**{key: item for key, item in value.items() if key != "record"})
     return _tuples(value)
