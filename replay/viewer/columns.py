@@ -4,16 +4,14 @@ Times are relative to the life's opening. Figures of a million steps take 60 MB,
 know what is asked for.
 """
 
-import os
 import sqlite3
-import zipfile
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from replay.viewer.framing import Array
+from replay.viewer.growing import Growing
 
 KINDS = ("queued", "prefill", "decode", "preempted", "swapped")
 STRIPS = (
@@ -29,7 +27,6 @@ STRIPS = (
     "prefill_tokens",
     "decode_rows",
 )
-_BATCH = 50_000
 
 _STEPS = """
 SELECT step, planned_ns - :opened, coalesce(completed_ns - :opened, -1), running, waiting, free_blocks,
@@ -42,60 +39,6 @@ SELECT id, request, CASE kind WHEN 'queued' THEN 0 WHEN 'prefill' THEN 1 WHEN 'd
        ELSE 4 END, is_open, from_ns - :opened, to_ns - :opened, from_step, to_step, tokens
 FROM slices WHERE life = :life AND id > :after ORDER BY id
 """
-
-
-class Growing:
-    """Rows of floats that grow at the end: `view` of those there are."""
-
-    def __init__(self, dtypes: tuple[str, ...]) -> None:
-        self._arrays = [np.empty(1_024, dtype) for dtype in dtypes]
-        self.length = 0
-
-    def view(self, column: int) -> Array:
-        return self._arrays[column][: self.length]
-
-    def cut(self, length: int) -> None:
-        """Forget the rows from there on."""
-        self.length = length
-
-    def save(self, path: Path) -> None:
-        """For `load`, by this version on this machine."""
-        whole = path.with_suffix(f".{os.getpid()}")
-        with whole.open("wb") as file:
-            np.savez(
-                file, allow_pickle=False, **{f"c{number}": self.view(number) for number in range(len(self._arrays))}
-            )
-        whole.replace(path)
-
-    def load(self, path: Path) -> bool:
-        """False: they are not there, or not of this kind."""
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                arrays = [found[f"c{number}"] for number in range(len(self._arrays))]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
-            return False
-        alike = all(new.dtype == old.dtype for new, old in zip(arrays, self._arrays, strict=True))
-        if not alike or len({array.shape for array in arrays}) != 1 or not len(arrays[0]):
-            return False
-        self._arrays, self.length = arrays, len(arrays[0])
-        return True
-
-    def take(self, cursor: sqlite3.Cursor) -> None:
-        """All rows of the cursor; NULL becomes NaN."""
-        width = len(self._arrays)
-        while rows := cursor.fetchmany(_BATCH):
-            values = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
-            self._append(values.reshape(len(rows), width))
-
-    def _append(self, rows: Array) -> None:
-        end = self.length + len(rows)
-        for number, array in enumerate(self._arrays):
-            if end > len(array):
-                grown = np.empty(max(end, 2 * len(array)), array.dtype)
-                grown[: self.length] = array[: self.length]
-                self._arrays[number] = array = grown
-            array[self.length : end] = rows[:, number]
-        self.length = end
 
 
 class StepColumns:

@@ -138,7 +138,7 @@ def test_arrays_that_were_kept_are_read_again_unless_the_index_is_another(
     kept = sorted(tmp_path.glob("*.npz"))
     assert len(kept) == 2
     again = Viewed.open(run, SystemClock(), tmp_path)
-    monkeypatch.setattr("replay.viewer.columns.Growing.take", lambda self, cursor: None)  # nothing is read anew
+    monkeypatch.setattr("replay.viewer.growing.Growing.take", lambda self, cursor: None)  # nothing is read anew
     got = ask_binary(again, "timeline", rows="0,4096"), ask_binary(again, "strips")
     for (_, mine), (_, theirs) in zip(got, expected, strict=True):
         assert all(
