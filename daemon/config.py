@@ -270,7 +270,10 @@ class DaemonConfig:
         (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"
     )
     otlp_traces_endpoint: str = _option(
-        "", "URL", values.text, "OpenTelemetry collector to send a trace of each request to; also by OTEL_EXPORTER_OTLP_…"
+        "",
+        "URL",
+        values.text,
+        "OpenTelemetry collector to send a trace of each request to; also by OTEL_EXPORTER_OTLP_…",
     )
     otlp_metrics_endpoint: str = _option(
         "", "URL", values.text, "collector to send what /metrics says to; also by OTEL_EXPORTER_OTLP_…"

@@ -156,7 +156,8 @@ def test_every_control_has_a_name_for_screen_readers(browser: Browser, page: str
 
 
 NAMELESS = """
-const named = (one) => one.ariaLabel || one.textContent.trim() || one.labels?.length || one.title || one.closest("[role=img]")?.ariaLabel;
+const named = (one) => one.ariaLabel || one.textContent.trim() || one.labels?.length || one.title
+  || one.closest("[role=img]")?.ariaLabel;
 return [...document.querySelectorAll("button, input, select, textarea, canvas, [role=img]")]
   .filter((one) => !named(one)).map((one) => one.outerHTML.slice(0, 120));
 """
