@@ -4,5 +4,5 @@
 `protocol.py` is what it says to the daemon, `text/` is what both need to turn text into token ids and back,
 `own_policy.py` loads an operator's own scheduling policy; `injection.py` names faults on purpose, which
 `injected_faults.py` brings into a running engine; `config.py`, `clock.py` and `log.py` are what they sound
-like, `journal.py` takes log lines to journald with their fields, and `doctor.py` proves on a machine that the bits hold.
+like; `journal.py` takes log lines to journald with their fields; `doctor.py` proves on a machine that bits hold.
 """
