@@ -95,10 +95,12 @@ def test_arrays_that_grew_are_those_read_at_once(run: Path, viewed: Viewed, tmp_
 
 
 def test_an_index_that_cannot_be_built_is_said_and_what_is_known_is_shown(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+
     async def story(session: aiohttp.ClientSession, access: Access) -> None:
         async with session.get("/api/live", headers=BEARER) as events:
             await event(events, "ready")
-            os.kill(indexing_process(), signal.SIGKILL)
+            os.kill(indexing_process(folder), signal.SIGKILL)
             failed = await event(events, "failed")
             assert "indexing process ended" in failed["error"]
         index = (await recording(session))["index"]
@@ -106,16 +108,15 @@ def test_an_index_that_cannot_be_built_is_said_and_what_is_known_is_shown(run: P
         async with session.get("/api/step/1/7", headers=BEARER) as answer:
             assert answer.status == 200
 
-    tell(story, run, tmp_path / "index")
+    tell(story, run, folder)
 
 
-def indexing_process() -> int:
-    """This process's only child that indexes."""
+def indexing_process(folder: Path) -> int:
+    """The one that keeps its index in this folder."""
     (found,) = [
         int(entry.name)
         for entry in Path("/proc").glob("[0-9]*")
-        if b"replay.viewer.indexing" in _read(entry / "cmdline")
-        and _read(entry / "stat").rpartition(b")")[2].split()[1:2] == [str(os.getpid()).encode()]
+        if {b"replay.viewer.indexing", str(folder).encode()} <= set(_read(entry / "cmdline").split(b"\0"))
     ]
     return found
 
