@@ -54,7 +54,7 @@ lint: $(STAMP)
 soak: $(STAMP)  ## random runs of the whole scheduler, seed after seed; ARGS="counts --minutes 10 --processes 2"
 	$(BIN)/python -m tests.simulation $(or $(ARGS),counts --minutes 1)
 
-mutants: $(STAMP)  ## seeded mistakes in the scheduler, its cache and swapping, and which test notices each: 25 minutes
+mutants: $(STAMP)  ## seeded mistakes in the scheduler, its cache and swapping, and which test notices each: 12 minutes
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 zoo: $(STAMP)  ## planted interaction bugs: met under load, found, repeated, made small; ten minutes on two quiet cores
