@@ -8,11 +8,12 @@ from typing import Any
 import msgpack
 
 from engine.core.contents import RequestContents
+from engine.core.decisions import StepPlanned
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry, entry_to_array
-from engine.execution.interface import Runner
+from engine.execution.interface import Runner, StepResult
 from engine.execution.scripted import ScriptedRunner
 from engine.loop import EngineLoop
 from engine.protocol import Arrive, Cancel, Message, Stop
@@ -112,6 +113,15 @@ def open_scripted(header: Header, overrides: Overrides) -> OpenedRunner:
     return OpenedRunner(
         make_runner(Limits.from_dict(header.limits), header.salt), SCRIPTED_CLASS, {"backend": "scripted"}
     )
+
+
+class TimedRunner(ScriptedRunner):
+    """A token takes a while to compute and none to copy, so that swapping pays."""
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        completed, outputs = super().execute(plan)
+        num_tokens = sum(count for _request, _start, count in plan.rows)
+        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
 
 
 class KeyframedRecorder(Recorder):

@@ -10,14 +10,11 @@ import msgpack
 import pytest
 from structlog.testing import capture_logs
 
-from engine.core.decisions import StepPlanned
 from engine.core.limits import Limits
 from engine.core.policies.interface import Policy
 from engine.core.request import Request
 from engine.core.scheduler import Core
 from engine.core.vocabulary import CoreKeyframe, Entry, RecordingGap, entry_to_array
-from engine.execution.interface import StepResult
-from engine.execution.scripted import ScriptedRunner
 from recorder.format import SEGMENT_MAGIC, segment_path
 from recorder.frames import FramedFile
 from recorder.reader import Recording
@@ -28,20 +25,11 @@ from replay.execute import execute
 from replay.isolate import isolate
 from replay.span import Span, StepOf
 from replay.verdict import Outcome, Verdict
-from tests.replay.recorded_runs import LIMITS, SALT, mixed_load, open_scripted, record_run
+from tests.replay.recorded_runs import LIMITS, SALT, TimedRunner, mixed_load, open_scripted, record_run
 from tests.replay.small_models import open_small, small_runner
 
 SWAPPING = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=60)
 EVERY = 50
-
-
-class TimedRunner(ScriptedRunner):
-    """So that swapping pays: copying takes no time."""
-
-    def execute(self, plan: StepPlanned) -> StepResult:
-        completed, outputs = super().execute(plan)
-        num_tokens = sum(count for _request, _start, count in plan.rows)
-        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
 
 
 @pytest.fixture(scope="module")

@@ -8,29 +8,18 @@ from pathlib import Path
 import pytest
 
 from engine.core.decisions import RequestPreempted, StepPlanned
-from engine.execution.interface import StepResult
-from engine.execution.scripted import ScriptedRunner
 from replay.debug.session import Session
 from replay.time_machine.time_machine import TimeMachine
 from tests.replay.debug.brute_force import Scan, first_after, last_before
-from tests.replay.recorded_runs import LIMITS, SALT, mixed_load, record_run
+from tests.replay.recorded_runs import LIMITS, SALT, TimedRunner, mixed_load, record_run
 
 CROWDED = replace(LIMITS, num_kv_blocks=16, swap_space_blocks=10, max_num_seqs=5)
-
-
-class SlowRunner(ScriptedRunner):
-    """A token takes a while to compute and none to copy, so that some are swapped."""
-
-    def execute(self, plan: StepPlanned) -> StepResult:
-        completed, outputs = super().execute(plan)
-        num_tokens = sum(count for _request, _start, count in plan.rows)
-        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("debug") / "run"
-    runner = SlowRunner(CROWDED.num_kv_blocks, CROWDED.block_size, SALT)
+    runner = TimedRunner(CROWDED.num_kv_blocks, CROWDED.block_size, SALT)
     return record_run(folder, mixed_load(30, seed=11), limits=CROWDED, runner=runner, keyframe_every=70)
 
 

@@ -7,22 +7,10 @@ from pathlib import Path
 import pytest
 
 from engine.clock import SystemClock
-from engine.core.decisions import StepPlanned
-from engine.execution.interface import StepResult
-from engine.execution.scripted import ScriptedRunner
 from replay.viewer.viewed import Viewed
-from tests.replay.recorded_runs import LIMITS, SALT, mixed_load, record_run
+from tests.replay.recorded_runs import LIMITS, SALT, TimedRunner, mixed_load, record_run
 
 LOADED = replace(LIMITS, num_kv_blocks=20, swap_space_blocks=6, thrash_bound_permille=30)
-
-
-class TimedRunner(ScriptedRunner):
-    """Its steps take time by the token, so that swapping pays."""
-
-    def execute(self, plan: StepPlanned) -> StepResult:
-        completed, outputs = super().execute(plan)
-        num_tokens = sum(count for _request, _start, count in plan.rows)
-        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
 
 
 @pytest.fixture(scope="session")
