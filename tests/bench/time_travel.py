@@ -16,16 +16,12 @@ from resource import RUSAGE_SELF, getrusage
 
 from engine.clock import SystemClock
 from engine.core.limits import Limits
-from recorder.reader import Recording
-from recorder.sealing import seal
 from replay.debug.session import Session
 from replay.index.recording_index import RecordingIndex
 from replay.simulate.arrivals import Arrival
-from replay.simulate.executor import CountingExecutor
-from replay.simulate.recording import SimulatedRecording, simulated_header
-from replay.simulate.simulation import Simulation
 from replay.simulate.step_cost import StepCost
 from replay.time_machine.time_machine import TimeMachine
+from tests.bench.long_recording import record_arrivals
 
 Times = dict[str, list[tuple[float, float]]]  # kind of question → milliseconds by the clock and of the CPU
 BOUND_MS = 200.0
@@ -50,17 +46,7 @@ def record(folder: Path, num_steps: int) -> Path:
         shared = (draw.randrange(4), *[draw.randrange(1 << 60) for _ in range(9)]) if draw.random() < 0.2 else ()
         tenant = f"tenant-{draw.randrange(5)}"
         arrivals.append(Arrival(at_ns, prompt, output, tenant, 0, 200, shared, 16))
-    simulation = Simulation(LIMITS, arrivals, CountingExecutor(LIMITS.block_size, StepCost(1e6, 3e5)), [])
-    header = simulated_header(LIMITS, StepCost(), "time travel")
-    recording = SimulatedRecording(folder, header, simulation.clock, simulation.core, 16 << 20)
-    simulation.readers.append(recording.read)
-    try:
-        simulation.run()
-    finally:
-        recording.close()
-    for segment in Recording.open(folder).segments[:-1]:
-        seal(segment.path)
-    return folder
+    return record_arrivals(folder, LIMITS, arrivals, StepCost(1e6, 3e5), "time travel", 16 << 20)
 
 
 def questions(machine: TimeMachine, num_places: int) -> Times:

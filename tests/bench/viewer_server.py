@@ -16,16 +16,12 @@ from typing import Any
 
 from engine.clock import SystemClock
 from engine.core.limits import Limits
-from recorder.reader import Recording
-from recorder.sealing import seal
 from replay.simulate.arrivals import Arrival
-from replay.simulate.executor import CountingExecutor
-from replay.simulate.recording import SimulatedRecording, simulated_header
-from replay.simulate.simulation import Simulation
 from replay.simulate.step_cost import StepCost
 from replay.viewer.answers import answers
 from replay.viewer.parameters import Parameters
 from replay.viewer.viewed import Viewed
+from tests.bench.long_recording import record_arrivals
 
 BOUND_MS = 100.0
 NUM_QUESTIONS = 40
@@ -48,17 +44,7 @@ def record(folder: Path, num_steps: int) -> Path:
         at_ns += round(draw.expovariate(1 / (MEAN_OUTPUT * 14e6 / LIMITS.max_num_seqs)))
         output = draw.choice([60, 200, 300, 640])
         arrivals.append(Arrival(at_ns, draw.randint(16, 400), output, f"tenant-{draw.randrange(5)}", 0, 700, (), 16))
-    simulation = Simulation(LIMITS, arrivals, CountingExecutor(LIMITS.block_size, StepCost(8e6, 5e4)), [])
-    header = simulated_header(LIMITS, StepCost(), "viewer bench")
-    recording = SimulatedRecording(folder, header, simulation.clock, simulation.core, 64 << 20)
-    simulation.readers.append(recording.read)
-    try:
-        simulation.run()
-    finally:
-        recording.close()
-    for segment in Recording.open(folder).segments[:-1]:
-        seal(segment.path)
-    return folder
+    return record_arrivals(folder, LIMITS, arrivals, StepCost(8e6, 5e4), "viewer bench", 64 << 20)
 
 
 class Asked:
