@@ -20,8 +20,9 @@ from kernels.trace import Tap
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
-KVMemory = NDArray[Any]  # of the backend's kv_dtype
+KVMemory = Any  # the backend's own: a numpy array of its kv_dtype, or a tensor on its device; both can be sliced
 KVPair = tuple[KVMemory, KVMemory]  # keys, values
+KVRows = NDArray[Any]  # of the backend's kv_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,21 @@ class Backend(Protocol):
         ...
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
-        """Shape of the key memory, and of the value memory, zero at first; may hold more than `num_blocks` blocks."""
+        """Shape of the key memory, and of the value memory; may hold more than `num_blocks` blocks."""
+        ...
+
+    def new_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        """Keys and values that steps read and write, where the backend computes: zeros of `kv_shape`.
+
+        Raises MemoryError with the figure.
+        """
+        ...
+
+    def new_host_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        """Keys and values of the host pool: [layers, `num_blocks`, …] as `kv_shape` goes on, block by block in memory.
+
+        Only `copy_blocks` reads and writes them. Raises MemoryError with the figure.
+        """
         ...
 
     def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
@@ -156,7 +171,7 @@ class Backend(Protocol):
         """
         ...
 
-    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVRows:
         """What lies in slots, key then value: [slots, layers, 2 × kv heads × head dim], the same from any slot.
 
         memory   (keys, values) of all layers or of some
@@ -164,7 +179,7 @@ class Backend(Protocol):
         """
         ...
 
-    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVRows) -> None:
         """Put rows as `read_slots` gives them into slots: to plant a fault."""
         ...
 

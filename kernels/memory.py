@@ -36,6 +36,22 @@ def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(memory, kind, count).reshape(shape)
 
 
+def new_kv(shape: tuple[int, ...], dtype: DTypeLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keys and values of `shape`, zero."""
+    return zeros(shape, dtype), zeros(shape, dtype)
+
+
+def new_host_kv(shape: tuple[int, ...], dtype: DTypeLike, num_blocks: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Views [layers, num_blocks, …] of memory [num_blocks, layers, …]; `shape` is that of any pool.
+
+    In the pool's own order the first block of 64 MiB touches all of it, a page of 2 MiB for each layer's keys and
+    values: 12 to 18 ms a block were measured, and the rate then kept swapping away.
+    """
+    num_layers, _num_blocks, *of_block = shape
+    keys, values = new_kv((num_blocks, num_layers, *of_block), dtype)
+    return keys.swapaxes(0, 1), values.swapaxes(0, 1)
+
+
 def copy_blocks(
     source: NDArray[Any], target: NDArray[Any], source_blocks: Sequence[int], target_blocks: Sequence[int]
 ) -> None:

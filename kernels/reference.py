@@ -18,18 +18,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from kernels import memory
 from kernels.backend import (
     DecoderParameters,
     Floats,
     Integers,
     KVMemory,
     KVPair,
+    KVRows,
     LinearProbe,
     StepBatch,
     StepOutput,
 )
 from kernels.block_digest import digest_blocks
-from kernels.memory import copy_blocks
 from kernels.numeric_environment import numeric_environment
 from kernels.reference_attention import (
     GROUPS_PER_TILE,
@@ -92,17 +93,23 @@ class ReferenceBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+    def new_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        return memory.new_kv(self.kv_shape(num_blocks, block_size), self.kv_dtype)
+
+    def new_host_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        return memory.new_host_kv(self.kv_shape(num_blocks, block_size), self.kv_dtype, num_blocks)
+
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVRows:
         return read((plain_places(memory[0], slots), plain_places(memory[1], slots)))
 
-    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVRows) -> None:
         write((plain_places(memory[0], slots), plain_places(memory[1], slots)), rows)
 
     def copy_blocks(
         self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
     ) -> None:
         for from_memory, to_memory in zip(source, target, strict=True):
-            copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
+            memory.copy_blocks(from_memory, to_memory, source_blocks, target_blocks)
 
     def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
         return digest_blocks(*memory, blocks)

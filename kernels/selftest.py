@@ -150,9 +150,8 @@ def _sequence_logits(
     num_last: int = _LONG_TOKENS,
 ) -> Floats:
     """Logits of sequence 0's rows over `steps`, the last `num_last` of them, in a KV memory of their own."""
-    shape = backend.kv_shape(num_blocks, _BLOCK_SIZE)
     first_wanted = max(end for step in steps for _sequence, _start, end in step) - num_last
-    keys, values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
+    keys, values = backend.new_kv(num_blocks, _BLOCK_SIZE)
     tables = {0: table, 1: _COMPANY_TABLE}
     logits = []
     for step in steps:

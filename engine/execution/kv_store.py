@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from kernels import memory
 from kernels.backend import Backend, DecoderShape, KVMemory, KVPair
 
 _LEAST_DEFAULT_BYTES = 256 * 1024 * 1024
@@ -16,10 +15,8 @@ _DEFAULT_CONTEXT = 8192
 @dataclass(frozen=True, slots=True)
 class KVStore:
     """
-    keys, values   in the backend's own layout (`Backend.kv_shape`, `kv_dtype`), zero at first; for `reference` float32
-                   [layers, num_blocks + 1, kv heads, block_size, head_dim]
-    host           keys and values of the host blocks, of the same shape but block by block in memory, so that a block
-                   touches few pages; None: nothing can be swapped
+    keys, values   the backend's own (`Backend.new_kv`), zero at first: arrays in memory, or tensors on its device
+    host           keys and values of the host blocks (`Backend.new_host_kv`); None: nothing can be swapped
     """
 
     backend: Backend
@@ -31,10 +28,9 @@ class KVStore:
 
     @classmethod
     def allocate(cls, backend: Backend, num_blocks: int, block_size: int, num_host_blocks: int = 0) -> "KVStore":
-        """Memory is taken by the operating system as blocks are first written."""
-        shape = backend.kv_shape(num_blocks, block_size)
-        keys, values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
-        host = _host_memory(backend, num_host_blocks, block_size) if num_host_blocks else None
+        """Where the backend computes on the processor, memory is taken as blocks are first written."""
+        keys, values = backend.new_kv(num_blocks, block_size)
+        host = backend.new_host_kv(num_host_blocks, block_size) if num_host_blocks else None
         return cls(backend, keys, values, num_blocks, block_size, host)
 
     def swap_out(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
@@ -56,17 +52,6 @@ class KVStore:
         slots = np.array([source, target])
         rows = self.backend.read_slots((self.keys, self.values), slots[:1])
         self.backend.write_slots((self.keys, self.values), slots[1:], rows)
-
-
-def _host_memory(backend: Backend, num_blocks: int, block_size: int) -> KVPair:
-    """Views [layers, blocks, …] of memory [blocks, layers, …].
-
-    In the pool's own order the first block of 64 MiB touches all of it, a page of 2 MiB for each layer's keys and
-    values: 12 to 18 ms a block were measured, and the rate then kept swapping away.
-    """
-    num_layers, _num_blocks, *of_block = backend.kv_shape(1, block_size)
-    keys, values = (memory.zeros((num_blocks, num_layers, *of_block), backend.kv_dtype) for _ in range(2))
-    return keys.swapaxes(0, 1), values.swapaxes(0, 1)
 
 
 def kv_block_bytes(shape: DecoderShape, block_size: int, dtype: np.dtype[Any]) -> int:

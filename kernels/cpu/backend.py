@@ -25,6 +25,7 @@ from kernels.backend import (
     Integers,
     KVMemory,
     KVPair,
+    KVRows,
     LinearProbe,
     StepBatch,
     StepOutput,
@@ -108,10 +109,16 @@ class CpuBackend:
         shape = self.shape
         return (shape.num_layers, num_blocks, shape.num_kv_heads, block_size, shape.head_dim)
 
-    def read_slots(self, memory: KVPair, slots: Integers) -> KVMemory:
+    def new_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        return memory.new_kv(self.kv_shape(num_blocks, block_size), self.kv_dtype)
+
+    def new_host_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        return memory.new_host_kv(self.kv_shape(num_blocks, block_size), self.kv_dtype, num_blocks)
+
+    def read_slots(self, memory: KVPair, slots: Integers) -> KVRows:
         return read(_places(memory, slots))
 
-    def write_slots(self, memory: KVPair, slots: Integers, rows: KVMemory) -> None:
+    def write_slots(self, memory: KVPair, slots: Integers, rows: KVRows) -> None:
         write(_places(memory, slots), rows)
 
     def copy_blocks(

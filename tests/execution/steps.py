@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kernels import memory
 from kernels.backend import Backend, Floats, StepOutput
 from kernels.packing import SequenceRows, pack_batch
 
@@ -15,8 +14,7 @@ class Memory:
     def __init__(self, backend: Backend, num_blocks: int, block_size: int = 16) -> None:
         self.backend = backend
         self.block_size = block_size
-        shape = backend.kv_shape(num_blocks, block_size)
-        self.keys, self.values = (memory.zeros(shape, backend.kv_dtype) for _ in range(2))
+        self.keys, self.values = backend.new_kv(num_blocks, block_size)
 
     def step(self, *rows: SequenceRows) -> StepOutput:
         """In memory of its own: the backend's is written anew by the next step."""

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels import memory
 from kernels.backend import Backend, StepBatch
 from kernels.block_digest import digest_rows
 from kernels.packing import SequenceRows, pack_batch
@@ -62,8 +61,7 @@ def a_step() -> list[StepBatch]:
 
 
 def fresh_memory(backend: Backend) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    shape = backend.kv_shape(NUM_BLOCKS, BLOCK_SIZE)
-    return memory.zeros(shape, backend.kv_dtype), memory.zeros(shape, backend.kv_dtype)
+    return backend.new_kv(NUM_BLOCKS, BLOCK_SIZE)
 
 
 def traced(backend: Backend) -> list[OperationDigest]:
