@@ -1,0 +1,12 @@
+"""The kernels for NVIDIA GPUs, in Triton: one operation per file, each with its shapes, its order and its reference.
+
+Read in this order: `launch.py` (where tensors live, how a kernel is started, what is compiled to be checked) and
+`interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `rms_norm.py`.
+
+Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
+program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is
+compiled once per model, never per batch: lengths and strides are constants, counts are `do_not_specialize`.
+
+Nothing else of ours is imported but `kernels`; and nobody imports this package but `kernels/dispatch.py`, when it is
+asked for, since it needs triton.
+"""

@@ -1,0 +1,51 @@
+"""Every kernel compiles for the GPUs we name, within their registers and shared memory, though none is here."""
+
+import pytest
+
+from kernels.cuda.launch import INTERPRETED
+from tests.kernels.cuda.compiling import ARCHITECTURES, Compiled, compile_all, variants
+
+MAX_SHARED = {
+    80: 163 * 1024,
+    90: 227 * 1024,
+    100: 227 * 1024,
+}  # bytes a program may have, CUDA C++ guide, table of limits
+MAX_REGISTERS = 255
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[Compiled]:
+    assert not INTERPRETED
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        return compile_all()
+
+
+def test_every_variant_compiles_for_every_architecture(compiled: list[Compiled]) -> None:
+    built = {(result.variant, result.architecture) for result in compiled}
+    wanted = {(name, a) for name, variant in variants().items() for a in ARCHITECTURES if a >= variant.minimum}
+    assert built == wanted
+
+
+def test_no_variant_spills_registers(compiled: list[Compiled]) -> None:
+    assert [result for result in compiled if result.spilled] == []
+
+
+def test_every_variant_fits_the_multiprocessor(compiled: list[Compiled]) -> None:
+    too_large = [
+        result
+        for result in compiled
+        if result.shared > MAX_SHARED[result.architecture] or not 0 < result.registers <= MAX_REGISTERS
+    ]
+    assert too_large == []
+
+
+def test_integers_are_never_specialised() -> None:
+    """Triton would compile anew for a count that is 1 or a multiple of 16."""
+    loose = [
+        (name, parameter.name)
+        for name, variant in variants().items()
+        for parameter in variant.kernel.params
+        if variant.signature.get(parameter.name, "*").startswith(("i", "u")) and not parameter.do_not_specialize
+    ]
+    assert loose == []
