@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.decoder import DecoderParameters as DecoderParameters
+from kernels.decoder import DecoderShape as DecoderShape
+from kernels.decoder import LayerParameters as LayerParameters
 from kernels.sampling import Draw, DrawRow
-from kernels.stored_tensor import StoredTensor
 from kernels.trace import Tap
 
 Floats = NDArray[np.float32]
@@ -23,55 +25,6 @@ Integers = NDArray[np.int64]
 KVMemory = Any  # the backend's own: a numpy array of its kv_dtype, or a tensor on its device; both can be sliced
 KVPair = tuple[KVMemory, KVMemory]  # keys, values
 KVRows = NDArray[Any]  # of the backend's kv_dtype
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderShape:
-    """A Llama-family decoder: RMSNorm, rotary embedding over whole heads (first half, second half), gated SiLU MLP."""
-
-    num_layers: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    vocab_size: int
-    norm_epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
-class LayerParameters:
-    """One layer. Matrices are [outputs, inputs]; biases and the per-head q/k norms exist where the model has them."""
-
-    attention_norm: StoredTensor
-    q: StoredTensor
-    k: StoredTensor
-    v: StoredTensor
-    o: StoredTensor
-    mlp_norm: StoredTensor
-    gate: StoredTensor
-    up: StoredTensor
-    down: StoredTensor
-    q_bias: StoredTensor | None = None
-    k_bias: StoredTensor | None = None
-    v_bias: StoredTensor | None = None
-    q_norm: StoredTensor | None = None
-    k_norm: StoredTensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderParameters:
-    """
-    head                  the very object `embedding` when the two are tied
-    inverse_frequencies   head_dim / 2 rotary frequencies in radians per position, scaling applied
-    """
-
-    shape: DecoderShape
-    embedding: StoredTensor
-    layers: tuple[LayerParameters, ...]
-    final_norm: StoredTensor
-    head: StoredTensor
-    inverse_frequencies: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,9 @@ from kernels.reference_attention import (
 from kernels.reference_layer import (
     TILE_ROWS,
     Watch,
-    add_watched,
+    add_attended,
+    add_mlp,
     fuse_layer,
-    gated_mlp,
     project_qkv,
     rms_norm,
     stored_as_float,
@@ -60,6 +60,8 @@ _SOURCES = (
     *("reference.py", "reference_layer.py", "reference_attention.py", "reference_sampling.py"),
     *("philox.py", "rotary.py", "stored_tensor.py"),
 )
+
+_Tables = tuple[torch.Tensor, torch.Tensor]  # cosines, sines
 
 
 class ReferenceBackend:
@@ -84,8 +86,9 @@ class ReferenceBackend:
         self.head = self.embedding if is_tied else stored_as_float(parameters.head)
         self.final_norm = stored_as_float(parameters.final_norm)
         self.layers = [fuse_layer(layer) for layer in parameters.layers]
-        cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
-        self.cos, self.sin = torch.from_numpy(cos), torch.from_numpy(sin)
+        self.rotary = _torch_tables(parameters.inverse_frequencies, max_positions)
+        local = parameters.local_inverse_frequencies
+        self.local_rotary = _torch_tables(local, max_positions) if local else self.rotary
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
         """[layers, blocks, kv heads, block size, head dim]. The block past the last is never written: it stands in for
@@ -129,12 +132,17 @@ class ReferenceBackend:
         keys[:, batch.fresh_blocks] = 0.0
         values[:, batch.fresh_blocks] = 0.0
         zero_row = num_tiles * TILE_ROWS
-        plan = AttentionPlan.of(batch, shape, block_size, zero_block=keys.shape[1] - 1, zero_row=zero_row)
+        zeros = {"zero_block": keys.shape[1] - 1, "zero_row": zero_row}
+        plan = local_plan = AttentionPlan.of(batch, shape, block_size, **zeros)
+        if shape.window:
+            local_plan = AttentionPlan.of(batch, shape, block_size, window=shape.window, **zeros)
         slots = torch.from_numpy(_head_slots(batch.slot_mapping, shape.num_kv_heads, block_size))
 
         hidden = torch.zeros(num_tiles, TILE_ROWS, shape.hidden_size)
-        hidden.view(-1, shape.hidden_size)[:num_rows] = self.embedding[torch.from_numpy(batch.token_ids)]
-        cos, sin = self._rotary_tiles(batch.positions, num_tiles)
+        embedded = self.embedding[torch.from_numpy(batch.token_ids)]
+        hidden.view(-1, shape.hidden_size)[:num_rows] = embedded * shape.embedding_scale
+        angles = self._rotary_tiles(self.rotary, batch.positions, num_tiles)
+        local_angles = self._rotary_tiles(self.local_rotary, batch.positions, num_tiles)
         queries = torch.zeros(zero_row + 1, shape.num_heads, shape.head_dim)
         new_keys = torch.zeros(num_tiles, TILE_ROWS, shape.num_kv_heads, shape.head_dim)
         new_values = torch.zeros_like(new_keys)
@@ -147,6 +155,7 @@ class ReferenceBackend:
             layer_memory = keys[index : index + 1], values[index : index + 1]
             layer_keys, layer_values = (torch.from_numpy(part[0]) for part in layer_memory)
             watches = [_watch(tap, index, tile, num_rows) for tile in range(num_tiles)]
+            cos, sin = local_angles if layer.is_local else angles
             for tile, watch in enumerate(watches):
                 query_tiles[tile], new_keys[tile], new_values[tile] = project_qkv(
                     hidden[tile], layer, shape, cos[tile], sin[tile], watch
@@ -155,23 +164,23 @@ class ReferenceBackend:
             _write_kv(layer_values, new_values, slots, num_rows)
             if tap is not None:
                 show_slots(self, tap, index, layer_memory, batch.slot_mapping)
-            attend(plan, queries, layer_keys, layer_values, attended.view(-1, attended.shape[2])[:num_rows])
+            of_layer = local_plan if layer.is_local else plan
+            attend(of_layer, queries, layer_keys, layer_values, attended.view(-1, attended.shape[2])[:num_rows])
             for tile, watch in enumerate(watches):
                 watch("attention", attended[tile])
-                add_watched(hidden[tile], F.linear(attended[tile], layer.o), "o", "attention_residual", watch)
-                mlp = gated_mlp(hidden[tile], layer, shape.norm_epsilon, watch)
-                add_watched(hidden[tile], mlp, "down", "mlp_residual", watch)
+                add_attended(hidden[tile], attended[tile], layer, shape, watch)
+                add_mlp(hidden[tile], layer, shape, watch)
         return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)], batch, tap)
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         return [draw_token(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
 
-    def _rotary_tiles(self, positions: Integers, num_tiles: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rotary_tiles(self, tables: _Tables, positions: Integers, num_tiles: int) -> _Tables:
         """Each row's cosines and sines, [num_tiles, TILE_ROWS, 1, head_dim / 2]; padding rows take position 0."""
         padded = torch.zeros(num_tiles * TILE_ROWS, dtype=torch.int64)
         padded[: len(positions)] = torch.from_numpy(positions)
         tiles = (num_tiles, TILE_ROWS, 1, self.shape.head_dim // 2)
-        return self.cos[padded].view(tiles), self.sin[padded].view(tiles)
+        return tables[0][padded].view(tiles), tables[1][padded].view(tiles)
 
     def _head(self, rows: torch.Tensor, batch: StepBatch, tap: Tap | None) -> StepOutput:
         """Final norm and logits of `rows` [num_logits, hidden_size]."""
@@ -208,6 +217,11 @@ class ReferenceBackend:
         for name, weight in (("qkv", layer.qkv), ("o", layer.o), ("gate_up", layer.gate_up), ("down", layer.down)):
             probes.setdefault(weight.shape, LinearProbe(name, weight.shape[1], _tiled_linear(weight)))
         return list(probes.values())
+
+
+def _torch_tables(inverse_frequencies: tuple[float, ...], max_positions: int) -> _Tables:
+    cos, sin = rotary_tables(inverse_frequencies, max_positions)
+    return torch.from_numpy(cos), torch.from_numpy(sin)
 
 
 def _watch(tap: Tap | None, layer: int, tile: int, num_rows: int) -> Watch:

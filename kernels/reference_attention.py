@@ -8,6 +8,10 @@ their blocks and does two matrix products of one fixed shape; the partial result
 merged into the running ones. A group whose keys end before the split keeps what it has, untouched. So a query's bits
 depend on its own keys and values alone; which tile it is in, and beside whom, changes nothing.
 
+With a window, a query sees the last `window` keys alone. Its first split then follows from its own position: the
+running results begin at nothing (-inf, 0, 0), every split is merged into them, and a query without keys in one keeps
+what it has.
+
 Source: Milakov and Gimelshein, online softmax, 2018; Kwon et al., PagedAttention, SOSP 2023.
 """
 
@@ -18,7 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels.backend import DecoderShape, StepBatch
+from kernels.backend import StepBatch
+from kernels.decoder import DecoderShape
 
 QUERIES_PER_GROUP = 4
 GROUPS_PER_TILE = 8  # 16 would spare a batch of 16 decoding sequences 3 ms a step, and cost one alone 12 ms
@@ -34,7 +39,8 @@ class _Split:
     units      int64 [groups × kv heads × units of a split]: where its keys lie, in units of the gather
     visible    float32 [groups, 1, queries, 1, SPLIT_KEYS]: 1, and 0 for keys after the query …
     bias       … 0, and -inf for those (to multiply and to add is eight times faster than to fill by a mask)
-    is_active  bool [groups, 1, 1, 1]: the group has keys in this split; None: all have
+    is_active  bool [groups, 1, 1, 1], with a window [groups, 1, queries × heads per kv head, 1]: the group (the query)
+               has keys in this split; None: all have
     """
 
     units: torch.Tensor
@@ -61,16 +67,18 @@ class _Tile:
 class AttentionPlan:
     """What a step's attention reads and where; the same for all layers.
 
-    unit   slots gathered in one piece: the largest number that divides both a block and a split
+    unit     slots gathered in one piece: the largest number that divides both a block and a split
+    window   keys that a query sees; 0: all up to itself
     """
 
     shape: DecoderShape
     unit: int
+    window: int
     tiles: tuple[_Tile, ...]
 
     @classmethod
     def of(
-        cls, batch: StepBatch, shape: DecoderShape, block_size: int, *, zero_block: int, zero_row: int
+        cls, batch: StepBatch, shape: DecoderShape, block_size: int, *, zero_block: int, zero_row: int, window: int = 0
     ) -> "AttentionPlan":
         """`zero_block` and `zero_row` are the block and the query row that hold zeros: padding reads them."""
         unit = gcd(block_size, SPLIT_KEYS)
@@ -79,14 +87,14 @@ class AttentionPlan:
         tiles = []
         for start in range(0, len(groups.sequence), GROUPS_PER_TILE):
             tile = groups.part(start, start + GROUPS_PER_TILE)
-            tiles.append(_plan_tile(tile, tables, shape.num_kv_heads, block_size, unit))
-        return cls(shape, unit, tuple(tiles))
+            tiles.append(_plan_tile(tile, tables, shape, block_size, unit, window))
+        return cls(shape, unit, window, tuple(tiles))
 
 
 def attend(
     plan: AttentionPlan, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, attended: torch.Tensor
 ) -> None:
-    """Write softmax(q·kᵀ/√head_dim)·v of each row into `attended`.
+    """Write softmax(q·kᵀ × scale)·v of each row into `attended`; the scale is the shape's, or 1/√head_dim.
 
     queries        [rows padded to tiles + 1, num_heads, head_dim] float32, the last row zero
     keys, values   one layer's memory [blocks, kv heads, block size, head_dim] float32, this step's rows included
@@ -104,28 +112,32 @@ def _attend_tile(
     shape = plan.shape
     kv_heads, per_kv = shape.num_kv_heads, shape.num_heads // shape.num_kv_heads
     by_kv_head = (GROUPS_PER_TILE, kv_heads, QUERIES_PER_GROUP * per_kv)
-    q = queries.index_select(0, tile.query_rows).mul_(shape.head_dim**-0.5)
+    q = queries.index_select(0, tile.query_rows).mul_(shape.attention_scale or shape.head_dim**-0.5)
     q = q.view(GROUPS_PER_TILE, QUERIES_PER_GROUP, kv_heads, per_kv * shape.head_dim).transpose(1, 2)
     q = q.reshape(GROUPS_PER_TILE * kv_heads, QUERIES_PER_GROUP * per_kv, shape.head_dim)
 
     highest = total = mixed = torch.empty(0)
+    if plan.window:
+        highest = torch.full((GROUPS_PER_TILE, kv_heads, QUERIES_PER_GROUP, per_kv, 1), -torch.inf)
+        total, mixed = torch.zeros(*by_kv_head, 1), torch.zeros(*by_kv_head, shape.head_dim)
     for index, split in enumerate(tile.splits):
+        is_first = index == 0 and not plan.window
         split_keys = _gather(keys, split.units, plan.unit)
         scores = torch.bmm(q, split_keys.transpose(1, 2))
         scores = scores.view(GROUPS_PER_TILE, kv_heads, QUERIES_PER_GROUP, per_kv, SPLIT_KEYS)
         scores += split.bias
         split_highest = scores.amax(-1, keepdim=True)
-        new_highest = split_highest if index == 0 else torch.maximum(highest, split_highest)
+        new_highest = split_highest if is_first else torch.maximum(highest, split_highest)
         weights = scores.sub_(new_highest).clamp_(min=_LOWEST_EXPONENT).exp_().mul_(split.visible)
         split_total = weights.sum(-1, keepdim=True).view(*by_kv_head, 1)
         split_mixed = torch.bmm(
             weights.view(-1, QUERIES_PER_GROUP * per_kv, SPLIT_KEYS), _gather(values, split.units, plan.unit)
         ).view(*by_kv_head, shape.head_dim)
-        if index == 0:
+        if is_first:
             highest, total, mixed = new_highest, split_total, split_mixed
             continue
         shrink = torch.exp((highest - new_highest).clamp_(min=_LOWEST_EXPONENT)).view(*by_kv_head, 1)
-        highest = new_highest  # unchanged for a group without keys here: all its scores are -inf
+        highest = new_highest  # unchanged for a group or query without keys here: all its scores are -inf
         total = _merged(total, shrink, split_total, split.is_active)
         mixed = _merged(mixed, shrink, split_mixed, split.is_active)
     result = (mixed / total).view(GROUPS_PER_TILE, kv_heads, QUERIES_PER_GROUP, per_kv * shape.head_dim)
@@ -196,30 +208,49 @@ def _padded_tables(batch: StepBatch, block_size: int, zero_block: int) -> NDArra
     return padded
 
 
-def _plan_tile(groups: _Groups, tables: NDArray[np.int64], num_kv_heads: int, block_size: int, unit: int) -> _Tile:
+def _plan_tile(
+    groups: _Groups, tables: NDArray[np.int64], shape: DecoderShape, block_size: int, unit: int, window: int
+) -> _Tile:
     query_rows = groups.rows.reshape(-1)
     real = np.flatnonzero(query_rows < groups.zero_row)
-    positions = groups.first[:, None] + np.arange(QUERIES_PER_GROUP)
     last_split = groups.first // SPLIT_KEYS
-    heads = np.arange(num_kv_heads)
-    units_per_block = block_size // unit
-    splits = []
-    for split in range(int(last_split.max()) + 1):
-        tokens = split * SPLIT_KEYS + np.arange(0, SPLIT_KEYS, unit)
-        blocks = tables[groups.sequence[:, None], tokens // block_size]
-        units = (blocks[:, None, :] * num_kv_heads + heads[None, :, None]) * units_per_block
-        units = units + tokens % block_size // unit
-        keys = split * SPLIT_KEYS + np.arange(SPLIT_KEYS)
-        visible = torch.from_numpy(keys <= positions[:, :, None])[:, None, :, None, :].float()
-        is_active = last_split >= split
-        splits.append(
-            _Split(
-                torch.from_numpy(units.reshape(-1)),
-                visible,
-                torch.where(visible > 0, 0.0, -torch.inf),
-                None if is_active.all() else torch.from_numpy(is_active[:, None, None, None]),
-            )
-        )
+    first_split = 0
+    if window:
+        first_seen = groups.first[(groups.rows < groups.zero_row).any(axis=1)].min() - window + 1
+        first_split = max(0, int(first_seen)) // SPLIT_KEYS
+    splits = [
+        _plan_split(groups, split, _units(groups, tables, split, shape, block_size, unit), shape, window)
+        for split in range(first_split, int(last_split.max()) + 1)
+    ]
     return _Tile(
         torch.from_numpy(query_rows), torch.from_numpy(real), torch.from_numpy(query_rows[real]), tuple(splits)
+    )
+
+
+def _units(
+    groups: _Groups, tables: NDArray[np.int64], split: int, shape: DecoderShape, block_size: int, unit: int
+) -> NDArray[np.int64]:
+    heads = np.arange(shape.num_kv_heads)
+    tokens = split * SPLIT_KEYS + np.arange(0, SPLIT_KEYS, unit)
+    blocks = tables[groups.sequence[:, None], tokens // block_size]
+    units = (blocks[:, None, :] * shape.num_kv_heads + heads[None, :, None]) * (block_size // unit)
+    flat: NDArray[np.int64] = (units + tokens % block_size // unit).reshape(-1)
+    return flat
+
+
+def _plan_split(groups: _Groups, split: int, units: NDArray[np.int64], shape: DecoderShape, window: int) -> _Split:
+    positions = groups.first[:, None] + np.arange(QUERIES_PER_GROUP)
+    keys = split * SPLIT_KEYS + np.arange(SPLIT_KEYS)
+    is_seen = keys <= positions[:, :, None]
+    is_active = (groups.first // SPLIT_KEYS >= split)[:, None, None, None]
+    if window:
+        is_seen &= keys > positions[:, :, None] - window
+        of_query = is_seen.any(axis=-1)
+        is_active = np.repeat(of_query, shape.num_heads // shape.num_kv_heads, axis=1)[:, None, :, None]
+    visible = torch.from_numpy(is_seen)[:, None, :, None, :].float()
+    return _Split(
+        torch.from_numpy(units),
+        visible,
+        torch.where(visible > 0, 0.0, -torch.inf),
+        None if is_active.all() else torch.from_numpy(is_active),
     )

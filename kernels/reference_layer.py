@@ -3,13 +3,14 @@
 `reference.py` says why every operation runs on tiles of one fixed shape. It must not know steps, blocks or sequences.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
-from kernels.backend import DecoderShape, LayerParameters
+from kernels.decoder import DecoderShape, LayerParameters
 from kernels.stored_tensor import StoredTensor
 
 TILE_ROWS = 16
@@ -30,6 +31,9 @@ class Layer:
     mlp_norm: torch.Tensor
     gate_up: torch.Tensor
     down: torch.Tensor
+    post_attention_norm: torch.Tensor | None
+    post_mlp_norm: torch.Tensor | None
+    is_local: bool
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -66,23 +70,49 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-def gated_mlp(hidden: torch.Tensor, layer: Layer, epsilon: float, watch: Watch) -> torch.Tensor:
-    """down(silu(gate(x)) × up(x)) of one tile's normed rows. Source: Shazeer, GLU variants, 2020."""
-    normed = rms_norm(hidden, layer.mlp_norm, epsilon)
+def gated_mlp(hidden: torch.Tensor, layer: Layer, shape: DecoderShape, watch: Watch) -> torch.Tensor:
+    """down(activation(gate(x)) × up(x)) of one tile's normed rows. Source: Shazeer, GLU variants, 2020."""
+    normed = rms_norm(hidden, layer.mlp_norm, shape.norm_epsilon)
     watch("mlp_norm", normed)
     gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
     watch("gate", gate)
     watch("up", up)
-    activated = gate / (1.0 + torch.exp(-gate)) * up
+    activated = _ACTIVATIONS[shape.activation](gate) * up
     watch("activation", activated)
     return F.linear(activated, layer.down)
 
 
-def add_watched(hidden: torch.Tensor, added: torch.Tensor, name: str, name_of_sum: str, watch: Watch) -> None:
-    """hidden += added, in place."""
-    watch(name, added)
-    hidden += added
-    watch(name_of_sum, hidden)
+def silu(x: torch.Tensor) -> torch.Tensor:
+    return x / (1.0 + torch.exp(-x))
+
+
+def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
+    """GELU by its tanh formula, (1 + tanh(u)) / 2 being the sigmoid of 2u. Source: Hendrycks and Gimpel, 2016."""
+    twice_u = (x + 0.044715 * (x * x * x)) * math.sqrt(8.0 / math.pi)
+    return x / (1.0 + torch.exp(-twice_u))
+
+
+_ACTIVATIONS = {"silu": silu, "gelu_tanh": gelu_tanh}
+
+
+def add_attended(hidden: torch.Tensor, attended: torch.Tensor, layer: Layer, shape: DecoderShape, watch: Watch) -> None:
+    """One tile's attention projected and added to its rows, in place."""
+    projected = F.linear(attended, layer.o)
+    watch("o", projected)
+    hidden += _post_normed(projected, layer.post_attention_norm, shape)
+    watch("attention_residual", hidden)
+
+
+def add_mlp(hidden: torch.Tensor, layer: Layer, shape: DecoderShape, watch: Watch) -> None:
+    """One tile's MLP added to its rows, in place."""
+    mlp = gated_mlp(hidden, layer, shape, watch)
+    watch("down", mlp)
+    hidden += _post_normed(mlp, layer.post_mlp_norm, shape)
+    watch("mlp_residual", hidden)
+
+
+def _post_normed(added: torch.Tensor, weight: torch.Tensor | None, shape: DecoderShape) -> torch.Tensor:
+    return added if weight is None else rms_norm(added, weight, shape.norm_epsilon)
 
 
 def unwatched(operation: str, result: torch.Tensor) -> None:
@@ -100,6 +130,9 @@ def fuse_layer(layer: LayerParameters) -> Layer:
         mlp_norm=stored_as_float(layer.mlp_norm),
         gate_up=torch.cat([stored_as_float(layer.gate), stored_as_float(layer.up)]),
         down=stored_as_float(layer.down),
+        post_attention_norm=_optional(layer.post_attention_norm),
+        post_mlp_norm=_optional(layer.post_mlp_norm),
+        is_local=layer.is_local,
     )
 
 

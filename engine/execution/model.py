@@ -1,4 +1,4 @@
-"""The decoder's shape and parameters, and which architectures are served.
+"""The decoder's parameters, put together and checked.
 
 A reader (`weights/`) fills in `Hyperparameters` and hands tensors over by name; what they add up to is decided here.
 Tensors bear GGUF's names, whatever file they come from: "token_embd.weight", "blk.3.attn_q.weight".
@@ -9,54 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from engine.core.errors import ModelError
-from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
+from engine.execution.architectures import Hyperparameters
+from kernels.decoder import DecoderParameters, DecoderShape, LayerParameters
 from kernels.stored_tensor import StoredTensor
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """
-    has_qkv_bias       q, k and v projections add a bias
-    has_qk_norm        queries and keys are normed per head before the rotary embedding
-    gguf_interleaves   its GGUF files hold q and k rows in the order of the interleaved rotary embedding
-    """
-
-    has_qkv_bias: bool = False
-    has_qk_norm: bool = False
-    gguf_interleaves: bool = False
-
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "llama": Architecture(gguf_interleaves=True),  # Llama 2 and 3, SmolLM2; in GGUF files Mistral too
-    "mistral": Architecture(),
-    "qwen2": Architecture(has_qkv_bias=True),
-    "qwen3": Architecture(has_qk_norm=True),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Hyperparameters:
-    """What a model's metadata says, whatever file it stood in.
-
-    inverse_frequencies   rotary frequencies in radians per position, scaling applied
-    """
-
-    architecture: str
-    num_layers: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    vocab_size: int
-    norm_epsilon: float
-    inverse_frequencies: tuple[float, ...]
-    context_length: int
-    has_tied_head: bool
-
-    @property
-    def traits(self) -> Architecture:
-        return ARCHITECTURES[self.architecture]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +50,8 @@ _LAYER_TENSORS = {
     "v_bias": "attn_v.bias",
     "q_norm": "attn_q_norm.weight",
     "k_norm": "attn_k_norm.weight",
+    "post_attention_norm": "post_attention_norm.weight",
+    "post_mlp_norm": "post_ffw_norm.weight",
 }
 
 
@@ -114,7 +71,8 @@ def assemble(hyper: Hyperparameters, tensors: Mapping[str, StoredTensor], files:
     final_norm = collector.take("output_norm.weight", (hyper.hidden_size,))
     collector.require_nothing_left()
     shape = DecoderShape(**{field.name: getattr(hyper, field.name) for field in fields(DecoderShape)})
-    parameters = DecoderParameters(shape, embedding, layers, final_norm, head, hyper.inverse_frequencies)
+    frequencies = hyper.inverse_frequencies, hyper.local_inverse_frequencies
+    parameters = DecoderParameters(shape, embedding, layers, final_norm, head, *frequencies)
     return Model(hyper.architecture, parameters, hyper.context_length, files)
 
 
@@ -142,7 +100,8 @@ class _Collector:
 
     def take_layer(self, index: int) -> LayerParameters:
         return LayerParameters(
-            **{field: self.take(layer_tensor(index, name), self._shapes[field]) for field, name in self._names()}
+            **{field: self.take(layer_tensor(index, name), self._shapes[field]) for field, name in self._names()},
+            is_local=self._hyper.is_local(index),
         )
 
     def _names(self) -> list[tuple[str, str]]:
@@ -153,7 +112,7 @@ class _Collector:
             names = ", ".join(list(self._tensors)[:3])
             raise ModelError(
                 f"{len(self._tensors)} tensors have no place in {self._hyper.architecture}: {names}; this variant is "
-                "not supported, serve a plain Llama, SmolLM2, Mistral, Qwen2 or Qwen3 model"
+                "not supported, serve a plain Llama, SmolLM2, Mistral, Qwen2, Qwen3 or Gemma 3 model"
             )
 
 
@@ -180,13 +139,9 @@ def _layer_shapes(hyper: Hyperparameters) -> dict[str, tuple[int, ...]]:
         shapes |= {"q_bias": (q_size,), "k_bias": (kv_size,), "v_bias": (kv_size,)}
     if hyper.traits.has_qk_norm:
         shapes |= {"q_norm": (hyper.head_dim,), "k_norm": (hyper.head_dim,)}
+    if hyper.traits.has_post_norms:
+        shapes |= {"post_attention_norm": (hidden,), "post_mlp_norm": (hidden,)}
     return shapes
-
-
-def require_architecture(name: str) -> None:
-    """Raises ModelError unless `name` is served."""
-    if name not in ARCHITECTURES:
-        raise ModelError(f"architecture {name!r} is not supported: serve a model of one of {', '.join(ARCHITECTURES)}")
 
 
 def _check_figures(hyper: Hyperparameters) -> None:
@@ -198,6 +153,11 @@ def _check_figures(hyper: Hyperparameters) -> None:
         raise ModelError(
             f"{hyper.num_heads} attention heads cannot share {hyper.num_kv_heads} key-value heads evenly: "
             "the metadata is wrong"
+        )
+    if hyper.local_layers and (len(hyper.local_layers) != hyper.num_layers or hyper.window < 1):
+        raise ModelError(
+            f"a sliding window of {hyper.window} keys in layers {list(hyper.local_layers)} of {hyper.num_layers}: "
+            "a window of at least 1 and an entry for each layer are needed, the metadata is wrong"
         )
     if hyper.head_dim % 2:
         raise ModelError(f"head_dim is {hyper.head_dim}: the rotary embedding needs an even one")

@@ -10,7 +10,6 @@ The library's instruction set is no part of the numerics class: AVX-512, AVX2 an
 import ctypes as c
 import hashlib
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import partial
 from math import prod
 from typing import Any
@@ -86,7 +85,7 @@ class CpuBackend:
         self._parameters = parameters
         cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
         self._rotary_digest = hashlib.sha256(cos.tobytes() + sin.tobytes()).hexdigest()
-        shape = native.Shape(**{field.name: getattr(self.shape, field.name) for field in fields(DecoderShape)})
+        shape = native.Shape(**{name: getattr(self.shape, name) for name, _kind in native.Shape._fields_})
         decoder = self._library.reprise_create(
             c.byref(shape), len(cos), cos.ctypes.data, sin.ctypes.data, self._num_threads
         )
@@ -241,6 +240,8 @@ def _places(memory: KVPair, slots: Integers) -> tuple[Places, Places]:
 
 def unsupported_reason(shape: DecoderShape) -> str | None:
     """Why the native library cannot run a decoder of this shape; None: it can."""
+    if shape.beyond_llama:
+        return f"{', '.join(shape.beyond_llama)}: the CPU library has none of it"
     if shape.head_dim % _LANES:
         return f"heads of {shape.head_dim} dimensions: the CPU library needs a multiple of {_LANES}"
     return None

@@ -43,6 +43,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("MistralConfig", {"sliding_window": None, "head_dim": 32}),
     "qwen2": ("Qwen2Config", {"tie_word_embeddings": True}),
     "qwen3": ("Qwen3Config", {"head_dim": 32}),
+    "gemma3": (  # layer 5 sees everything, and the window begins in another split than the query's
+        "Gemma3TextConfig",
+        {"num_hidden_layers": 7, "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 90},
+    ),
 }
 _GGUF_NAMES = {
     "input_layernorm": "attn_norm",
@@ -57,6 +61,11 @@ _GGUF_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_GEMMA3_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
 def random_model(variant: str, **fields: Any) -> Any:
@@ -69,7 +78,7 @@ def random_model(variant: str, **fields: Any) -> Any:
         model = auto_model.from_config(config, dtype=torch.float32)
         for name, parameter in model.named_parameters():
             scale = 0.3 if parameter.dim() == 1 else parameter.shape[-1] ** -0.5
-            shift = 1.0 if "norm" in name else 0.0
+            shift = 1.0 if "norm" in name and variant != "gemma3" else 0.0  # whose norms multiply by 1 + weight
             parameter.data = torch.randn(parameter.shape) * scale + shift
     return model.eval()
 
@@ -94,9 +103,12 @@ def save_gguf(model: Any, path: Path, architecture: str, formats: Mapping[str, s
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(head_dim)
-    _add_rope(writer, config.rope_parameters, head_dim)
+    _add_rope(writer, config.rope_parameters.get("full_attention", config.rope_parameters), head_dim)
+    if architecture == "gemma3":
+        writer.add_sliding_window(config.sliding_window)
     for name, tensor in model.state_dict().items():
-        _add_tensor(writer, gguf_name(name), tensor.numpy(), config, architecture, formats or {})
+        values = tensor.numpy() + np.float32(architecture == "gemma3" and "norm" in name)
+        _add_tensor(writer, gguf_name(name, architecture), values, config, architecture, formats or {})
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -131,7 +143,7 @@ def _llama3_factors(rope: Mapping[str, Any], head_dim: int) -> NDArray[np.float3
     return np.array(factors, dtype=np.float32)
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, architecture: str = "llama") -> str:
     top = {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",
@@ -141,7 +153,8 @@ def gguf_name(name: str) -> str:
         return top[name]
     layer, _, rest = name.removeprefix("model.layers.").partition(".")
     part, _, kind = rest.rpartition(".")
-    return f"blk.{layer}.{_GGUF_NAMES[part]}.{kind}"
+    names = _GGUF_NAMES | _GEMMA3_NAMES if architecture == "gemma3" else _GGUF_NAMES
+    return f"blk.{layer}.{names[part]}.{kind}"
 
 
 def _add_tensor(

@@ -17,7 +17,7 @@ TOKENS = [(7 * index * index + 3) % 300 for index in range(300)]  # two splits o
 # Logits here have a standard deviation near 1. Both sides compute in float32, in different orders (about 1e-6), and
 # transformers rounds the rotary angles to float32: 1e-5 radians at position 300.
 TOLERANCE = 1e-4
-GGUF_ARCHITECTURES = {"qwen2": "qwen2", "qwen3": "qwen3"}  # all others are "llama" there
+GGUF_ARCHITECTURES = {"qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}  # all others are "llama" there
 
 
 def our_logits(model: Model) -> torch.Tensor:

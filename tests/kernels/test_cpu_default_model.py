@@ -158,8 +158,9 @@ def stored_anew(parameters: DecoderParameters, format: str) -> DecoderParameters
         return StoredTensor(format, tensor.shape, stored.view(np.uint8).reshape(tensor.shape[0], -1))
 
     def of_layer(layer: LayerParameters) -> LayerParameters:
-        names = ("q", "k", "v", "o", "gate", "up", "down")
-        return dataclasses.replace(layer, **{name: anew(getattr(layer, name)) for name in names})
+        projections = {"q": anew(layer.q), "k": anew(layer.k), "v": anew(layer.v), "o": anew(layer.o)}
+        mlp = {"gate": anew(layer.gate), "up": anew(layer.up), "down": anew(layer.down)}
+        return dataclasses.replace(layer, **projections, **mlp)  # type: ignore[arg-type]
 
     embedding = anew(parameters.embedding)
     layers = tuple([of_layer(layer) for layer in parameters.layers])

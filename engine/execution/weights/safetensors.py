@@ -1,22 +1,25 @@
-"""A Hugging Face folder → a model: config.json's fields and tensor names are known here only.
+"""A Hugging Face folder → a model: its tensors' names are known here only.
 
-Source: config.json as transformers 4 and 5 write it; the safetensors format as its package documents it (the package
-checks a file, and the bytes are taken from the file here, for numpy has no bfloat16).
+Source: the safetensors format as its package documents it (the package checks a file, and the bytes are taken from the
+file here, for numpy has no bfloat16).
 """
 
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
 from engine.core.errors import ModelError
-from engine.execution.model import Hyperparameters, Model, assemble, require_architecture
-from engine.execution.rotary import inverse_frequencies, scaled_frequencies
+from engine.execution import gemma3
+from engine.execution.architectures import Hyperparameters
+from engine.execution.model import Model, assemble
 from engine.execution.weights.file_map import FileMap
+from engine.execution.weights.folder_config import folder_hyperparameters, read_json
 from kernels.stored_tensor import StoredTensor
 
 _FORMATS = ("F32", "F16", "BF16")
@@ -40,111 +43,44 @@ _LAYER_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_GEMMA3_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 _LAYER_TENSOR = re.compile(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)")
 _COMPUTED_TENSOR = re.compile(r".*\.rotary_emb\.inv_freq")  # old files hold what follows from the config
 
 
 def read_folder(folder: Path) -> Model:
     """The model in the folder, its tensors memory-mapped. Raises ModelError."""
-    config = _Config(_read_json(folder / "config.json"))
-    hyper = _hyperparameters(config)
+    hyper = folder_hyperparameters(read_json(folder / "config.json"))
     tensors: dict[str, StoredTensor] = {}
     files = tuple([FileMap(path) for path in _weight_files(folder)])
     for file in files:
         for name, tensor in _tensors_of(file):
             if not (hyper.has_tied_head and name == _HEAD) and not _COMPUTED_TENSOR.fullmatch(name):
-                tensors[_gguf_name(name)] = _stored(file, name, tensor)
+                tensors[_gguf_name(name, hyper.architecture)] = _stored(file, name, tensor)
+    if hyper.architecture == "gemma3":
+        hyper = _as_gemma3(hyper, tensors)
     return assemble(hyper, tensors, files)
 
 
-class _Config:
-    """Typed look-ups in config.json, with errors that name the field."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = values
-
-    def get(self, name: str) -> Any:
-        return self.values.get(name)
-
-    def number(self, name: str, default: float | None = None) -> float:
-        value = self.values.get(name)
-        if value is None:
-            value = default
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ModelError(f"config.json's {name} is {value!r}: a number is needed, fetch the model again")
-        return value
-
-    def figure(self, name: str, default: int | None = None) -> int:
-        return int(self.number(name, default))
-
-
-def _hyperparameters(config: _Config) -> Hyperparameters:
-    architecture = str(config.get("model_type"))
-    require_architecture(architecture)
-    _refuse_unsupported(config)
-    hidden_size, num_heads = config.figure("hidden_size"), config.figure("num_attention_heads")
-    head_dim = config.figure("head_dim", hidden_size // max(num_heads, 1))
-    return Hyperparameters(
-        architecture=architecture,
-        num_layers=config.figure("num_hidden_layers"),
-        hidden_size=hidden_size,
-        intermediate_size=config.figure("intermediate_size"),
-        num_heads=num_heads,
-        num_kv_heads=config.figure("num_key_value_heads", num_heads),
-        head_dim=head_dim,
-        vocab_size=config.figure("vocab_size"),
-        norm_epsilon=config.number("rms_norm_eps"),
-        inverse_frequencies=_frequencies(config, head_dim),
-        context_length=config.figure("max_position_embeddings"),
-        has_tied_head=bool(config.get("tie_word_embeddings")),
-    )
-
-
-def _refuse_unsupported(config: _Config) -> None:
-    """Raises ModelError on a field that would change the answers and that nothing here follows."""
-    context_length = config.figure("max_position_embeddings")
-    window = config.get("sliding_window")
-    slides = config.get("use_sliding_window")
-    if window is not None and slides is not False and 0 < window < context_length:
-        raise ModelError(
-            f"config.json's sliding_window is {window}, below max_position_embeddings {context_length}: "
-            "sliding-window attention is not supported, serve a model without it"
-        )
-    other_layers = sorted(set(config.get("layer_types") or ()) - {"full_attention"})
-    if other_layers:
-        raise ModelError(
-            f"config.json's layer_types holds {', '.join(other_layers)}: only full_attention is supported, "
-            "serve a model without them"
-        )
-    expected = {
-        "hidden_act": ("silu", None),
-        "attention_bias": (False, None),
-        "mlp_bias": (False, None),
-        "partial_rotary_factor": (1, None),
-        "num_local_experts": (0, None),
-        "num_experts": (0, None),
-        "quantization_config": (None,),
-    }
-    for name, allowed in expected.items():
-        if config.get(name) not in allowed:
-            raise ModelError(
-                f"config.json's {name} is {config.get(name)!r}: only {allowed[0]!r} is supported, "
-                "serve a model or a conversion without it"
-            )
-
-
-def _frequencies(config: _Config, head_dim: int) -> tuple[float, ...]:
-    """transformers 5 writes rope_parameters, with theta in it; before, rope_scaling and rope_theta."""
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = scaling.get("rope_theta") or config.number("rope_theta", 10_000.0)
-    return scaled_frequencies(inverse_frequencies(float(theta), head_dim), scaling)
+def _as_gemma3(hyper: Hyperparameters, tensors: dict[str, StoredTensor]) -> Hyperparameters:
+    """Norms as they are applied, and the embedding's scale, which its type decides."""
+    for name, tensor in tensors.items():
+        if name.endswith("norm.weight"):
+            tensors[name] = gemma3.plus_one(tensor)
+    embedding = tensors.get("token_embd.weight")
+    stored_format = "BF16" if embedding is None else embedding.format
+    return replace(hyper, embedding_scale=gemma3.embedding_scale(hyper.hidden_size, stored_format))
 
 
 def _weight_files(folder: Path) -> list[Path]:
     """One file, or the shards that the index names. Raises ModelError on a missing one."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
     else:
         names = ["model.safetensors"]
     for name in names:
@@ -190,20 +126,11 @@ def _stored(file: FileMap, name: str, tensor: _Tensor) -> StoredTensor:
     return StoredTensor(tensor.dtype, tensor.shape, rows)
 
 
-def _gguf_name(name: str) -> str:
+def _gguf_name(name: str, architecture: str) -> str:
     """GGUF's name of a tensor; a name without one is kept, for assembling to refuse."""
+    names = _LAYER_NAMES | _GEMMA3_NAMES if architecture == "gemma3" else _LAYER_NAMES
     match = _LAYER_TENSOR.fullmatch(name)
     if match is None:
         return _TOP_NAMES.get(name, name)
     layer, part, kind = match.groups()
-    return f"blk.{layer}.{_LAYER_NAMES[part]}.{kind}" if part in _LAYER_NAMES else name
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as JSON ({error}): fetch the model again") from error
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} holds no JSON object: fetch the model again")
-    return values
+    return f"blk.{layer}.{names[part]}.{kind}" if part in names else name
