@@ -13,7 +13,7 @@ Read in this order:
     second_opinion.py  whether another process decides otherwise
     trial.py           one try: perform, then ask the predicate; `workers.py` runs tries in parallel processes
     ddmin.py           delta debugging over any list
-    reductions.py      simpler scenarios than a given one
+    reductions.py      simpler scenarios than a given one; `rearranging.py`: with one request fewer, moved about
     shrink.py          the order of it all; `written.py` puts the result on disk
     command.py         the verb
 

@@ -1,8 +1,8 @@
 """`reprise shrink`: a failing recording becomes the smallest one that still fails.
 
 Requests go first, by delta debugging; then lengths, gaps, cancels, what callers ask for beside tokens, and limits. The
-rounds are repeated until nothing more goes, and at the end every request is left out once more, to prove that the
-failure needs each of them.
+rounds are repeated until nothing more goes. Then what is left is rearranged around one request fewer, as long as that
+is found to fail, too; and at the end every request is left out once more, to prove that the failure needs each of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,12 +17,15 @@ from replay.shrink.ddmin import ddmin, without_one
 from replay.shrink.evidence import Evidence
 from replay.shrink.invariants import Finding
 from replay.shrink.predicates import parse
+from replay.shrink.rearranging import rearranged
 from replay.shrink.scenario import Caller, Scenario, scenario_of
 from replay.shrink.trial import Setting, Trial, Tried
 from replay.shrink.workers import TimeOver, Workers
 from replay.shrink.written import with_limits, write_recording
 
 MAX_ROUNDS = 6
+FEW_CALLERS = 2  # of so few none is there to fill another's gap
+DRAWS, DRAWS_WITH_MODEL = 500, 40  # for each caller beyond; to perform so few by counts takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ def shrink(
     assert tried.finding is not None
     about = parse(setting.predicate).of_request(tried.finding.request).text  # this failure, not any of its kind
     with Workers(replace(setting, predicate=about), num_jobs, time_limit_s) as workers:
-        shrinking = _Shrinking(scenario, workers)
+        num_draws = 0 if setting.at_pace else DRAWS_WITH_MODEL if setting.uses_model else DRAWS
+        shrinking = _Shrinking(scenario, workers, num_draws)
         is_minimal = is_cut_short = False
         try:
             shrinking.drop_later_callers(tried)
@@ -113,11 +117,15 @@ def _write(tried: Tried, target: Path) -> None:
 
 
 class _Shrinking:
-    """`best` is the smallest scenario so far that fails."""
+    """`best` is the smallest scenario so far that fails.
 
-    def __init__(self, scenario: Scenario, workers: Workers) -> None:
+    num_draws   rearrangements to be tried for each request beyond FEW_CALLERS
+    """
+
+    def __init__(self, scenario: Scenario, workers: Workers, num_draws: int) -> None:
         self.best = scenario
         self._workers = workers
+        self._num_draws = num_draws
 
     def drop_later_callers(self, tried: Tried) -> None:
         """Whoever came after the failure was seen has no part in it, most of the time."""
@@ -132,6 +140,14 @@ class _Shrinking:
 
     def run(self) -> bool:
         """Until nothing more goes; whether the last look found that no request can go."""
+        self._simplify()
+        while num_beyond := max(0, len(self.best.callers) - FEW_CALLERS):
+            if not self._try(list(rearranged(self.best, num_beyond * self._num_draws))):
+                break
+            self._simplify()
+        return self._is_minimal()
+
+    def _simplify(self) -> None:
         for _round in range(MAX_ROUNDS):
             before = self.best
             self._drop_callers()
@@ -139,7 +155,6 @@ class _Shrinking:
                 self._try(candidates)
             if self.best == before:
                 break
-        return self._is_minimal()
 
     def _drop_callers(self) -> None:
         def first_failing(parts: list[list[Caller]]) -> int | None:
