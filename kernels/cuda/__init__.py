@@ -1,7 +1,8 @@
 """The kernels for NVIDIA GPUs, in Triton: one operation per file, each with its shapes, its order and its reference.
 
 Read in this order: `launch.py` (where tensors live, how a kernel is started, what is compiled to be checked) and
-`interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `rms_norm.py`.
+`interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `rms_norm.py`,
+`rotary_kv.py` (with `kv_number.py`: how a number lies in KV memory), `silu_mul.py`.
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is

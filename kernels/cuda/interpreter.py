@@ -20,6 +20,7 @@ _triton_convert = interpreter._convert_float
 
 def correct_interpreter() -> None:
     """Put the corrections in place; once more changes nothing."""
+    np.seterr(over="ignore", invalid="ignore", divide="ignore")  # a GPU warns of nothing
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = _dot
 
