@@ -4,6 +4,10 @@ Read in this order: `launch.py` (where tensors live, how a kernel is started, wh
 `interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `rms_norm.py`,
 `rotary_kv.py` (with `kv_number.py`: how a number lies in KV memory), `silu_mul.py`.
 
+Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides the order of a sum, and what its
+speed), `weights.py` (matrices packed on the device), `weight_tile.py` (a packed weight's numbers in registers),
+`linear.py`; `linear_variants.py` is what of it is compiled to be checked.
+
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is
 compiled once per model, never per batch: lengths and strides are constants, counts are `do_not_specialize`.
