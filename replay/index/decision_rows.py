@@ -18,8 +18,10 @@ def tell_decision(sink: Sink, moment: Moment, at: int, decision: Any) -> None:
     other = getattr(decision, "for_request", getattr(decision, "behind", -1))
     place = (moment.life, moment.sequence, at, moment.now_ns, moment.step)
     detail = json.dumps(decision._asdict(), separators=(",", ":"))
-    about = (type(decision).__name__, request, other, _reason(decision), *_blocks(decision), detail)
-    sink.add("decisions", *place, *about)
+    kind, reason = type(decision).__name__, _reason(decision)
+    sink.add("decisions", *place, kind, request, other, reason, *_blocks(decision), detail)
+    if reason:
+        sink.count_reason(moment.life, kind, reason, moment.now_ns, moment.step)
     if isinstance(decision, RequestPreempted):
         why = (str(decision.reason), str(decision.mode), decision.num_tokens_lost, decision.num_blocks_freed)
         sink.add("preemptions", *place, request, other, *why, decision.chain, decision.chain_length)

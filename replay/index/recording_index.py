@@ -5,12 +5,13 @@ Readers take a connection of their own with `connect`; one process at a time wri
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from engine.core.errors import EngineError
 from engine.core.vocabulary import CoreKeyframe, RecordingClosed
+from replay.index.extent import Extent
 from replay.index.indexer import Indexer, life_values
 from replay.index.location import files_key, index_path, lives_key
 from replay.index.resuming import NoLongerTheSame, Resume
@@ -19,10 +20,11 @@ from replay.index.sink import Sink
 from replay.lives import Run
 from replay.progress import Progress
 
-ENTRIES_PER_COMMIT = 20_000  # so much is read again after an interruption, and held in memory
+FIRST_COMMIT, ENTRIES_PER_COMMIT = 500, 20_000  # from one to the other by doubling: what is there is seen soon
+Tell = Callable[[int, float], None]
 _TABLES = (
     *("meta", "lives", "requests", "steps", "slices", "decisions", "preemptions", "marks", "block_events"),
-    "keyframes",
+    *("keyframes", "reasons"),
 )
 
 
@@ -63,15 +65,18 @@ class RecordingIndex:
         connection.row_factory = sqlite3.Row
         return connection
 
-    def update(self) -> int:
-        """Index what is not indexed yet; returns the number of entries read for that. Nothing new costs some ms."""
+    def update(self, tell: Tell | None = None) -> int:
+        """Index what is not indexed yet; returns the number of entries read for that. Nothing new costs some ms.
+
+        tell   called as parts of it can be read by others, with the entries read so far and the share of all
+        """
         with self._writing() as database:
             self.run = Run.open(self._recording)
             try:
-                return self._update(database)
+                return self._update(database, tell)
             except (NoLongerTheSame, ValueError):  # ValueError: a meta value that is none of ours
                 self._clear(database)
-                return self._update(database)
+                return self._update(database, tell)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -104,7 +109,7 @@ class RecordingIndex:
             database.execute(f"DELETE FROM {table}")
         database.execute("COMMIT")
 
-    def _update(self, database: sqlite3.Connection) -> int:
+    def _update(self, database: sqlite3.Connection, tell: Tell | None) -> int:
         meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
         recording = self.run.recording
         files, lives = files_key(recording), lives_key(recording)
@@ -115,30 +120,40 @@ class RecordingIndex:
         resume = Resume.from_json(meta["resume"]) if "resume" in meta else Resume()
         if self._indexer is not None and not self._indexer.stands_at(resume):
             self._indexer = None  # another process has gone on
-        return self._read(database, resume, {"files": files, "lives": lives})
+        return self._read(database, resume, {"files": files, "lives": lives}, tell)
 
-    def _read(self, database: sqlite3.Connection, resume: Resume, meta: dict[str, str]) -> int:
+    def _read(self, database: sqlite3.Connection, resume: Resume, meta: dict[str, str], tell: Tell | None) -> int:
         is_new = self._indexer is None
         indexer, sink = self._indexer or Indexer(self._sink), self._sink
         self._indexer = None  # until all went well
         sink.discard()
-        num_read = 0
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("DELETE FROM slices WHERE is_open")
-        database.execute("DELETE FROM block_events WHERE is_open")
+        num_read, next_commit = 0, FIRST_COMMIT
+        extent = Extent(self.run) if tell is not None and is_new else None
+        self._begin(database)
         with Progress(self._verb, "entries") as progress:
             for _ in self._entries(indexer, resume, is_new, database):
                 num_read += 1
                 if num_read % 512 == 0:
                     progress.at(num_read)
-                if num_read % ENTRIES_PER_COMMIT == 0:
+                if num_read >= next_commit and not sink.is_shut:
+                    next_commit = num_read + min(next_commit, ENTRIES_PER_COMMIT)
+                    indexer.tell_open()
                     self._commit(database, indexer, resume, {"lives": meta["lives"]})
-                    database.execute("BEGIN IMMEDIATE")
+                    if tell is not None and extent is not None:
+                        tell(num_read, extent.fraction(indexer.moment.life, indexer.moment.sequence))
+                    self._begin(database)
         sink.is_shut = False
         indexer.tell_open()
         self._commit(database, indexer, resume, meta)
         self._indexer = indexer
         return num_read
+
+    @staticmethod
+    def _begin(database: sqlite3.Connection) -> None:
+        """A transaction in which rows of what is under way make room: they are told again at its end."""
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("DELETE FROM slices WHERE is_open")
+        database.execute("DELETE FROM block_events WHERE is_open")
 
     def _entries(self, indexer: Indexer, resume: Resume, is_new: bool, database: sqlite3.Connection) -> Iterator[None]:
         """Has the indexer read them, one after the other. Raises NoLongerTheSame."""

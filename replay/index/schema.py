@@ -24,11 +24,12 @@ marks          kind: thrashing (until_ns NULL while it lasts), throttled, starva
 block_events   allocated, hit: `request` holds it from here on; released: it gives it up and others hold it still;
                freed: it gives it up and nobody holds it; evicted: what it held is given up for `request`; written:
                `request` wrote into it in each step from `step` to `to_step`, swapped in or computed
+reasons        how often a decision of that kind was made for that reason, and when first
 keyframes      the core's state before the entry of `sequence`, with `step` the first not planned yet
 meta           version, key, resume (where indexing goes on)
 """
 
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -46,6 +47,7 @@ CREATE TABLE IF NOT EXISTS requests (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS requests_by_id ON requests (request_id);
 CREATE INDEX IF NOT EXISTS requests_by_time ON requests (life, arrival_ns);
+CREATE INDEX IF NOT EXISTS requests_by_sequence ON requests (life, sequence);
 CREATE TABLE IF NOT EXISTS steps (
     life INTEGER, step INTEGER, sequence INTEGER, completed_sequence INTEGER, planned_ns INTEGER, completed_ns INTEGER,
     execute_ns INTEGER, sample_ns INTEGER, swap_ns INTEGER, beside_ns INTEGER, rows INTEGER, prefill_tokens INTEGER,
@@ -67,11 +69,16 @@ CREATE TABLE IF NOT EXISTS decisions (
     PRIMARY KEY (life, sequence, at)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS decisions_by_request ON decisions (life, request, sequence);
+CREATE TABLE IF NOT EXISTS reasons (
+    life INTEGER, kind TEXT, reason TEXT, count INTEGER, first_ns INTEGER, first_step INTEGER,
+    PRIMARY KEY (life, kind, reason)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS preemptions (
     life INTEGER, sequence INTEGER, at INTEGER, now_ns INTEGER, step INTEGER, victim INTEGER, beneficiary INTEGER,
     reason TEXT, mode TEXT, tokens_lost INTEGER, blocks_freed INTEGER, chain INTEGER, chain_length INTEGER,
     PRIMARY KEY (life, sequence, at)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS preemptions_by_time ON preemptions (life, now_ns, victim);
 CREATE INDEX IF NOT EXISTS preemptions_by_victim ON preemptions (life, victim);
 CREATE INDEX IF NOT EXISTS preemptions_by_chain ON preemptions (life, chain);
 CREATE TABLE IF NOT EXISTS marks (

@@ -23,6 +23,12 @@ _WITHOUT_ID = {
 }
 
 
+_COUNT_REASON = """
+INSERT INTO reasons VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (life, kind, reason) DO UPDATE SET count = count + excluded.count
+"""
+
+
 class Sink:
     """
     is_shut   rows are dropped: they are in the index already
@@ -31,10 +37,16 @@ class Sink:
     def __init__(self) -> None:
         self.is_shut = False
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _NUM_COLUMNS}
+        self._reasons: dict[tuple[int, str, str], list[int]] = {}
 
     def add(self, table: str, *values: Any) -> None:
         if not self.is_shut:
             self._rows[table].append(values)
+
+    def count_reason(self, life: int, kind: str, reason: str, now_ns: int, step: int) -> None:
+        """Once more; when it was first stays."""
+        if not self.is_shut:
+            self._reasons.setdefault((life, kind, reason), [0, now_ns, step])[0] += 1
 
     def end_thrashing(self, life: int, now_ns: int) -> None:
         """The mark that lasts until now; a row without a kind, for it must keep its place among them."""
@@ -44,6 +56,7 @@ class Sink:
         """What a reading that came to nothing has left."""
         for rows in self._rows.values():
             rows.clear()
+        self._reasons.clear()
 
     def write(self, database: sqlite3.Connection) -> None:
         """All rows, into the transaction that the database is in."""
@@ -53,6 +66,8 @@ class Sink:
             elif rows:
                 database.executemany(_statement(table), rows)
             rows.clear()
+        database.executemany(_COUNT_REASON, [(*key, *values) for key, values in self._reasons.items()])
+        self._reasons.clear()
 
     def _write_marks(self, database: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
         for row in rows:

@@ -4,6 +4,7 @@ Times are relative to the life's opening. Figures of a million steps take 60 MB,
 know what is asked for.
 """
 
+import functools
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from replay.viewer.framing import Array
 from replay.viewer.growing import Growing
+from replay.viewer.sums import Sums
 
 KINDS = ("queued", "prefill", "decode", "preempted", "swapped")
 STRIPS = (
@@ -98,7 +100,7 @@ class SliceColumns:
         self._order: Array = np.empty(0, np.int64)
         self._firsts: Array = np.empty(0, np.int64)
         self._requests: Array = np.empty(0, np.uint32)
-        self.busiest = 0
+        self._sums: Sums | None = None
 
     def save(self, path: Path) -> None:
         self._columns.save(path)
@@ -128,6 +130,7 @@ class SliceColumns:
         return changed
 
     def _sort(self) -> None:
+        self._sums = None
         requests = self._columns.view(1)
         self._order = np.lexsort((self._columns.view(4), requests))
         in_order = requests[self._order]
@@ -147,6 +150,15 @@ class SliceColumns:
         places = np.repeat(np.arange(len(requests)), lengths)
         offsets = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return places, self._order[np.repeat(begin, lengths) + offsets]
+
+    @property
+    def sums(self) -> Sums:
+        """Over all slices, from when it is first asked for until they change."""
+        if self._sums is None:
+            everything = np.arange(self._columns.length)
+            stretches = functools.partial(self.stretches, everything)
+            self._sums = Sums(KINDS, self.kinds(everything), self.tokens(everything), stretches)
+        return self._sums
 
     def kinds(self, slices: Array) -> Array:
         return self._columns.view(2)[slices]

@@ -74,6 +74,7 @@ class Following:
             before = state.state
             state.state, state.error = said["state"], said.get("error", "")
             state.num_entries += said.get("num_entries", 0)
+            state.fraction = said.get("fraction", state.fraction)
             if before != state.state:
                 await asyncio.to_thread(self._viewed.refresh)
                 if state.state == "ready":

@@ -5,6 +5,7 @@ import sqlite3
 import zipfile
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +55,14 @@ class Growing:
         width = len(self._arrays)
         while rows := cursor.fetchmany(_BATCH):
             values = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
-            self._append(values.reshape(len(rows), width))
+            self.extend(values.reshape(len(rows), width))
 
-    def _append(self, rows: Array) -> None:
+    def replace(self, place: int, row: tuple[Any, ...]) -> None:
+        for array, value in zip(self._arrays, row, strict=True):
+            array[place] = value
+
+    def extend(self, rows: Array) -> None:
+        """Rows × columns, of floats."""
         end = self.length + len(rows)
         for number, array in enumerate(self._arrays):
             if end > len(array):

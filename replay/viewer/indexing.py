@@ -5,6 +5,7 @@ viewer at the same time. It runs at the lowest priority, says on stdout what it 
 ends when its stdin does, so that it never outlives who started it.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -25,7 +26,8 @@ def main(arguments: list[str]) -> int:
     recording, folder = Path(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None
     try:
         index = RecordingIndex(recording, folder)
-        _keep(index, recording)
+        with contextlib.suppress(Abandoned):
+            _keep(index, recording)
     except (EngineError, OSError) as error:
         _say(state="failed", error=str(error))
         return 1
@@ -34,14 +36,40 @@ def main(arguments: list[str]) -> int:
 
 def _keep(index: RecordingIndex, recording: Path) -> None:
     wait_s = SHORTEST_WAIT_S
+    told = Told()
     while True:
         used_before_s = _used_s()
         is_live = is_recorded_into(recording)
-        num_entries = index.update()
-        _say(state="following" if is_live else "ready", num_entries=num_entries)
+        num_entries = index.update(told.building)
+        told.up_to_date(num_entries, is_live)
         wait_s = SHORTEST_WAIT_S if num_entries else min(2 * wait_s, LONGEST_WAIT_S)
         if _has_ended(max(wait_s, (_used_s() - used_before_s) / 2)):  # at most two thirds of a core
             return
+
+
+class Told:
+    """What whoever started this knows of; in increments of entries. Raises Abandoned when nobody listens any more."""
+
+    def __init__(self) -> None:
+        self._num_told = 0
+        self._is_first = True
+
+    def building(self, num_read: int, fraction: float) -> None:
+        """Of the first update, which may take minutes."""
+        if not self._is_first:
+            return
+        if _has_ended(0.0):
+            raise Abandoned
+        _say(state="building", num_entries=num_read - self._num_told, fraction=fraction)
+        self._num_told = num_read
+
+    def up_to_date(self, num_entries: int, is_live: bool) -> None:
+        _say(state="following" if is_live else "ready", num_entries=num_entries - self._num_told, fraction=1.0)
+        self._num_told, self._is_first = 0, False
+
+
+class Abandoned(Exception):
+    """What is read so far stands in the index: the next one goes on from there."""
 
 
 def _used_s() -> float:

@@ -20,7 +20,8 @@ from replay.viewer.columns import SliceColumns, StepColumns
 from replay.viewer.errors import BadQuestion
 from replay.viewer.framing import Array
 from replay.viewer.recorder_at_work import is_recorded_into
-from replay.viewer.rows import numbers_in_order
+from replay.viewer.requests import RequestColumns
+from replay.viewer.rows import in_order
 from replay.viewer.states import Found, States
 
 _MIN_STEPS_KEPT = 20_000
@@ -47,10 +48,12 @@ class IndexState:
     """
     state         building, ready, following, failed
     num_entries   read by the indexer since it began
+    fraction      of the recording that is indexed; None until the first entries are
     """
 
     state: str = "building"
     num_entries: int = 0
+    fraction: float | None = None
     error: str = ""
 
 
@@ -68,6 +71,7 @@ class Growth:
 class Viewed:
     """
     path         of the recording; shown_path: as commands name it
+    requests     of all lives; to be read within `columns`
     states       the core's, at any step
     generation   another one whenever the arrays have changed
     """
@@ -80,6 +84,7 @@ class Viewed:
     generation: int = 0
     state: IndexState = field(default_factory=IndexState)
     _lives: dict[int, LifeColumns] = field(default_factory=dict)
+    requests: RequestColumns = field(default_factory=RequestColumns)
     _orders: dict[tuple[Any, ...], Array] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -115,6 +120,14 @@ class Viewed:
                 raise BadQuestion(f"life {life} is not in this recording: {known}", "life", 404)
             yield found
 
+    @contextmanager
+    def every_life(self) -> Iterator[dict[int, int]]:
+        """Life → its opening; nothing changes in `requests` meanwhile."""
+        with self._lock:
+            if not self._lives:
+                self.refresh()
+            yield {life: columns.opened_ns for life, columns in self._lives.items()}
+
     def opened_ns(self, life: int) -> int:
         """Raises BadQuestion."""
         with self.columns(life) as columns:
@@ -133,7 +146,7 @@ class Viewed:
                 return []
             grown = [self._refresh_life(database, *row) for row in _lives(database)]
             found = [growth for growth in grown if growth is not None]
-            if found:
+            if self.requests.refresh(database) or found:
                 self.generation += 1
                 self._orders.clear()
             return found
@@ -166,14 +179,14 @@ class Viewed:
         return self.index.path.with_suffix(f".life{life}-{what}.npz")
 
     def order(self, life: int, group: str, wanted: str, alive: tuple[float, float] | None) -> Array:
-        """Request numbers in the order of their rows; `alive` since the opening."""
+        """Places of requests in the order of their rows; `alive` since the opening."""
         key = (life, group, wanted, alive)
-        with self.columns(life) as columns, self.database() as database:
+        with self.columns(life) as columns:
             if key not in self._orders:
                 if len(self._orders) >= _MAX_ORDERS:
                     self._orders.pop(next(iter(self._orders)))
                 absolute = None if alive is None else (alive[0] + columns.opened_ns, alive[1] + columns.opened_ns)
-                self._orders[key] = numbers_in_order(database, life, group, wanted, absolute)
+                self._orders[key] = in_order(self.requests, life, columns.opened_ns, group, wanted, absolute)
             return self._orders[key]
 
 

@@ -8,35 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from replay.figures import quantiles
 from replay.viewer.answers.views import times_of, whole
 from replay.viewer.columns import KINDS, SliceColumns, StepColumns
 from replay.viewer.framing import Array
 from replay.viewer.parameters import MAX_ROWS, Parameters, Range
+from replay.viewer.requests import FIGURES
 from replay.viewer.rows import GROUPS
 from replay.viewer.timeline import slices_of
 from replay.viewer.viewed import Viewed
 
-_REQUESTS = "SELECT number, ttft_ms, e2e_ms, itl_p50_ms, itl_max_ms FROM requests WHERE life <= ?"
-
 
 def area(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     """`rows` limits requests and slices to some rows of the timeline, by group and filter; steps are everybody's."""
-    life, group = asked.integer("life", 1), asked.one_of("group", "none", *GROUPS)
+    life, group, wanted = asked.integer("life", 1), asked.one_of("group", "none", *GROUPS), asked.text("filter")
     with viewed.columns(life) as columns:
         seen = asked.range(whole(columns))
-        begin_ns, end_ns = times_of(columns, seen)
-        numbers = viewed.order(life, group, asked.text("filter"), (begin_ns, end_ns))
+        alive = times_of(columns, seen)
+        places = viewed.order(life, group, wanted, alive)
+        is_part = bool(wanted or asked.text("rows"))
         if asked.text("rows"):
             first, count = asked.pair("rows", (0, MAX_ROWS), 2**31)
-            rows = viewed.order(life, group, asked.text("filter"), None)[first : first + count]
-            numbers = numbers[np.isin(numbers, rows)]
+            rows = viewed.order(life, group, wanted, None)[first : first + count]
+            places = rows[np.isin(rows, places)]
+        numbers = viewed.requests.of("number")[places]
+        of_requests = {f"{name}": _ranks(viewed.requests.of(name)[places]) for name in FIGURES}
         of_steps = _of_steps(columns.steps, seen)
-        by_kind, tokens = _of_slices(columns.slices, numbers, seen)
-        absolute = (begin_ns + columns.opened_ns, end_ns + columns.opened_ns)
+        by_kind, tokens = (
+            _of_slices(columns.slices, numbers, seen) if is_part else columns.slices.sums.over(seen.axis, *seen[1:3])
+        )
+        absolute = (alive[0] + columns.opened_ns, alive[1] + columns.opened_ns)
     with viewed.database() as database:
-        of_requests = _of_requests(database, life, absolute, set(numbers.tolist()))
-    return {"requests": len(numbers), **of_requests, "tokens": tokens, **of_steps, "by_kind": by_kind}
+        num_preemptions = _preemptions(database, life, absolute, set(numbers.tolist()) if is_part else None)
+    values = {"requests": len(numbers), "preemptions": num_preemptions, **of_requests}
+    return {**values, "tokens": tokens, **of_steps, "by_kind": by_kind}
 
 
 def _of_steps(columns: StepColumns, seen: Range) -> dict[str, Any]:
@@ -74,21 +78,21 @@ def _of_slices(
     return by_kind, {name: tokens[name] for name in ("prefill", "decode")}
 
 
-def _of_requests(
-    database: sqlite3.Connection, life: int, absolute: tuple[float, float], numbers: set[int]
-) -> dict[str, Any]:
-    chosen = [row for row in database.execute(_REQUESTS, (life,)) if row[0] in numbers]
-    found = database.execute(
-        "SELECT victim FROM preemptions WHERE life = ? AND now_ns BETWEEN ? AND ?", (life, *absolute)
-    )
+def _preemptions(
+    database: sqlite3.Connection, life: int, absolute: tuple[float, float], numbers: set[int] | None
+) -> int:
+    """Of these requests, or of all."""
+    where = "FROM preemptions WHERE life = ? AND now_ns BETWEEN ? AND ?"
+    if numbers is None:
+        return int(database.execute(f"SELECT count(*) {where}", (life, *absolute)).fetchone()[0])
+    return sum(victim in numbers for (victim,) in database.execute(f"SELECT victim {where}", (life, *absolute)))
 
-    def ranks(column: str) -> dict[str, float] | None:
-        return quantiles([None if row[column] is None else round(row[column] * 1e6) for row in chosen])
 
-    return {
-        "preemptions": sum(victim in numbers for (victim,) in found),
-        "ttft_ms": ranks("ttft_ms"),
-        "itl_p50_ms": ranks("itl_p50_ms"),
-        "itl_max_ms": ranks("itl_max_ms"),
-        "e2e_ms": ranks("e2e_ms"),
-    }
+def _ranks(milliseconds: Array) -> dict[str, float] | None:
+    """As `quantiles` has them, to the same digit, without sorting all."""
+    known = milliseconds[~np.isnan(milliseconds)]
+    if not len(known):
+        return None
+    places = {f"p{rank}": max(0, -(-len(known) * rank // 100) - 1) for rank in (50, 99)}
+    ordered = np.partition(known, sorted(set(places.values())))
+    return {name: float(ordered[place]) for name, place in places.items()}

@@ -27,7 +27,7 @@ def recording(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
         "index": {
             "state": state.state,
             "num_entries": state.num_entries,
-            "fraction": None if state.state == "building" else 1.0,
+            "fraction": 1.0 if state.state == "ready" else state.fraction,
             "error": state.error,
         },
         "is_live": viewed.is_live,

@@ -32,10 +32,9 @@ def timeline(viewed: Viewed, asked: Parameters) -> bytes:
     with viewed.columns(life) as columns:
         seen = asked.range(whole(columns))
         alive = times_of(columns, seen) if asked.integer("alive", 0, 0, 1) else None
-        numbers = viewed.order(life, group, asked.text("filter"), alive)
-        with viewed.database() as database:
-            rows = Rows(numbers, group, first, count)
-            header, arrays = tile(database, columns.slices, life, columns.opened_ns, seen, rows)
+        places = viewed.order(life, group, asked.text("filter"), alive)
+        rows = Rows(viewed.requests, places, group, first, count)
+        header, arrays = tile(columns.slices, columns.opened_ns, seen, rows)
         return framed({**header, "generation": viewed.generation}, arrays)
 
 

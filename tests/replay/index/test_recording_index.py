@@ -15,7 +15,18 @@ from replay.index.recording_index import RecordingIndex
 from replay.lives import Run
 from tests.replay.recorded_runs import LIMITS, entries_of, mixed_load, record_run, rewrite
 
-TABLES = ("lives", "requests", "steps", "slices", "decisions", "preemptions", "marks", "block_events", "keyframes")
+TABLES = (
+    "lives",
+    "requests",
+    "steps",
+    "slices",
+    "decisions",
+    "preemptions",
+    "marks",
+    "block_events",
+    "keyframes",
+    "reasons",
+)
 
 
 @pytest.fixture(scope="module")

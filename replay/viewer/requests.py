@@ -1,0 +1,95 @@
+"""The index's requests as arrays, so that rows, selections and searches of hundreds of thousands take milliseconds.
+
+Read once, then only those that came since and those that still lived. Times are absolute nanoseconds (exact: they stay
+below 2⁵³ for a hundred days of a machine's monotonic clock). It must not know what is asked for.
+"""
+
+import sqlite3
+from typing import Any
+
+import numpy as np
+
+from replay.viewer.framing import Array
+from replay.viewer.growing import Growing
+from replay.viewer.names import Names
+
+FIGURES = ("ttft_ms", "itl_p50_ms", "itl_max_ms", "e2e_ms")
+_COLUMNS = (
+    *("life", "number", "sequence", "arrival_ns", "end_ns", "priority", "preemptions", "tenant", "reason"),
+    *FIGURES,
+)
+_DTYPES = ("u4", "f8", "f8", "f8", "f8", "i4", "u4", "u4", "u4", *["f8"] * len(FIGURES))
+_FIELDS = (
+    "life, number, sequence, arrival_ns, end_ns, priority, preemptions, tenant, coalesce(reason, ''), "
+    "ttft_ms, itl_p50_ms, itl_max_ms, e2e_ms, request_id"
+)
+_NEW = f"SELECT {_FIELDS} FROM requests WHERE (life, sequence) > (?, ?) ORDER BY life, sequence"
+_ONE = f"SELECT {_FIELDS} FROM requests WHERE life = ? AND number = ?"
+
+
+class Codes:
+    """Texts of which many requests share one: tenants, reasons."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return code
+
+
+class RequestColumns:
+    """All lives' requests in the order in which they arrived. A request's place here stays its own.
+
+    ids               by place
+    tenants, reasons  texts of the codes; reason "" while it lives
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.ids, self.tenants, self.reasons = Names(), Codes(), Codes()
+        self._columns = Growing(_DTYPES)
+
+    def __len__(self) -> int:
+        return self._columns.length
+
+    def of(self, name: str) -> Array:
+        """One of `_COLUMNS`, by place. end_ns and figures are NaN where they are not known."""
+        return self._columns.view(_COLUMNS.index(name))
+
+    def refresh(self, database: sqlite3.Connection) -> bool:
+        """True when anything has changed."""
+        if len(self) and not self._is_still_there(database):  # the index was begun anew
+            self._clear()
+        living = np.flatnonzero(np.isnan(self.of("end_ns")))
+        for place in living:
+            key = (int(self.of("life")[place]), int(self.of("number")[place]))
+            row = database.execute(_ONE, key).fetchone()
+            if row is not None:
+                self._columns.replace(int(place), self._values(row))
+        num = len(self)
+        last = (int(self.of("life")[-1]), int(self.of("sequence")[-1])) if num else (0, -1)
+        cursor = database.execute(_NEW, last)
+        while rows := cursor.fetchmany(20_000):
+            self._columns.extend(np.array([self._values(row) for row in rows], np.float64))
+            for row in rows:
+                self.ids.append(row[-1] or "")
+        return bool(len(living)) or len(self) != num
+
+    def _is_still_there(self, database: sqlite3.Connection) -> bool:
+        key = (int(self.of("life")[-1]), int(self.of("number")[-1]))
+        row = database.execute(_ONE, key).fetchone()
+        return row is not None and row[2] == self.of("sequence")[-1]
+
+    def _values(self, row: Any) -> tuple[Any, ...]:
+        """As numbers; what is not known becomes NaN."""
+        figures = (np.nan if value is None else value for value in row[9:-1])
+        end_ns = np.nan if row[4] is None else row[4]
+        codes = (self.tenants.code(row[7] or ""), self.reasons.code(row[8]))
+        return (*row[:4], end_ns, row[5], row[6], *codes, *figures)
