@@ -1,14 +1,15 @@
 """Does `what-if` predict what the engine then does? Recorded, predicted and measured, on parts of public traces.
 
-    python -m tests.bench.what_if_accuracy FOLDER [--workloads N] [--policies fcfs shortest …] [--keep DIR]
+    python -m tests.bench.what_if_accuracy FOLDER [--workloads N] [--repeats N] [--policies fcfs …] [--keep DIR]
 
-Each workload is a part of a trace, its lengths divided as fits the default model. It is sent over HTTP to a daemon once
-under each policy. From the recording of the first policy `what-if` predicts the others. Printed are, for each workload,
-how well the recorded settings are predicted by the same means (the control), what is predicted of each policy beside
-what was measured, and whether the policies are ranked alike. A machine in use is not as fast in one run as in the next,
-so what was measured is also given at the first run's speed: divided by how much longer steps of equal shapes took, by
-the cost fitted to the first. A run takes half a minute to a minute on two quiet cores; with --keep, runs that are there
-are not made again.
+Each workload is a part of a trace, its lengths divided as fits the default model. It is sent over HTTP to a daemon
+under each policy, some times over. From the first recording of the first policy `what-if` predicts the others. Printed
+are, for each workload, how well the recorded settings are predicted by the same means (the control), what is predicted
+of each policy beside what was measured, and whether the policies are ranked alike, over the pairs of which each run of
+one differs clearly from each run of the other. A machine in use is not as fast in one run as in the next, so what was
+measured is also given at the first run's speed: divided by how much longer steps of equal shapes took, by the cost
+fitted to the first. A run takes some twenty seconds on two quiet cores; with --keep, runs that are there are not made
+again.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from replay.what_if.what_if import Question, what_if
 from tests.bench.simulator_against_engine import CLEARLY, LIMITS, send_all
 from tests.integration.daemon_process import DaemonProcess
 
+Repeated = list[dict[str, Any]]  # a policy's figures, run by run
 METRICS = (("ttft_ms", "p50"), ("ttft_ms", "p99"), ("e2e_ms", "p50"))
 
 
@@ -46,7 +48,7 @@ class Workload(NamedTuple):
     from_s: float
     divide_prompt: int
     stretch: float
-    num_requests: int = 70
+    num_requests: int = 140
     divide_rate: float = 1
 
     def arrivals(self, folder: Path) -> list[Arrival]:
@@ -70,17 +72,17 @@ class Workload(NamedTuple):
 
 CHAT, CODE = "azure-llm-2023-conv.csv.gz", "azure-llm-2023-code.csv.gz"
 MOONCAKE, SERVEGEN = "mooncake-conversation.jsonl.gz", "servegen-m-small-12-clients.csv.gz"
-WORKLOADS = (  # so dense that most have to wait: else policies differ by less than two runs of one
-    Workload("chat", CHAT, 0, 8, 0.12),
-    Workload("code", CODE, 0, 8, 0.08),
-    Workload("mooncake", MOONCAKE, 0, 32, 0.3),
-    Workload("servegen", SERVEGEN, 0, 4, 0.2, divide_rate=10),
-    Workload("chat, 10 min", CHAT, 600, 8, 0.4),
-    Workload("code, 10 min", CODE, 600, 8, 0.7),
-    Workload("mooncake, 10 min", MOONCAKE, 600, 32, 0.3),
-    Workload("servegen, 8 h", SERVEGEN, 28_800, 4, 0.2, divide_rate=10),
-    Workload("chat, 15 min", CHAT, 900, 8, 0.4),
-    Workload("code, 15 min", CODE, 900, 8, 0.4),
+WORKLOADS = (  # so dense that nearly all have to wait: else two runs of one policy differ as much as two policies
+    Workload("chat", CHAT, 0, 8, 0.04),
+    Workload("code", CODE, 0, 8, 0.03),
+    Workload("mooncake", MOONCAKE, 0, 32, 0.1),
+    Workload("servegen", SERVEGEN, 0, 4, 0.05, divide_rate=10),
+    Workload("chat, 10 min", CHAT, 600, 8, 0.1),
+    Workload("code, 10 min", CODE, 600, 8, 0.2),
+    Workload("mooncake, 10 min", MOONCAKE, 600, 32, 0.1),
+    Workload("servegen, 8 h", SERVEGEN, 28_800, 4, 0.05, divide_rate=10),
+    Workload("chat, 15 min", CHAT, 900, 8, 0.1),
+    Workload("code, 15 min", CODE, 900, 8, 0.1),
 )
 
 
@@ -92,47 +94,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--policies", nargs="+", default=["fcfs", "priority", "shortest", "deadline"], choices=POLICY_NAMES
     )
+    parser.add_argument("--repeats", type=int, default=2, metavar="N", help="runs under each policy; default: 2")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the recordings stay")
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         keep: Path = args.keep or Path(scratch)
         num_alike = sum(
-            [_compare(workload, args.folder, args.policies, keep) for workload in WORKLOADS[: args.workloads]]
+            [
+                _compare(workload, args.folder, args.policies, args.repeats, keep)
+                for workload in WORKLOADS[: args.workloads]
+            ]
         )
     num_workloads = min(args.workloads, len(WORKLOADS))
     print(f"ranked alike: {num_alike} of {num_workloads} workloads")
     return 0 if num_alike == num_workloads else 1
 
 
-def _compare(workload: Workload, folder: Path, policies: Sequence[str], keep: Path) -> bool:
+def _compare(workload: Workload, folder: Path, policies: Sequence[str], repeats: int, keep: Path) -> bool:
     arrivals = workload.arrivals(folder)
-    runs = {policy: _recorded(workload, arrivals, policy, keep) for policy in policies}
+    runs: dict[str, list[Path]] = {policy: [] for policy in policies}
+    for repeat in range(repeats):  # in turns: a machine's slower minutes befall all of them
+        for policy in policies:
+            runs[policy].append(_recorded(workload, arrivals, policy, repeat, keep))
+    recorded = runs[policies[0]][0]
     predicted: dict[str, dict[str, Any]] = {}
-    measured: dict[str, dict[str, Any]] = {}
-    adjusted: dict[str, dict[str, Any]] = {}
+    measured: dict[str, Repeated] = {}
+    adjusted: dict[str, Repeated] = {}
     try:
-        cost = StepTimes(_samples(runs[policies[0]])).cost
-        for policy, run in runs.items():
-            answer = what_if(runs[policies[0]], Question({"scheduling_policy": policy}))
-            predicted[policy], measured[policy] = answer.asked, what_if(run, Question({})).recorded
-            adjusted[policy] = _divided(measured[policy], _slowness(_samples(run), cost))
+        cost = StepTimes(_samples(recorded)).cost
+        for policy in policies:
+            answer = what_if(recorded, Question({"scheduling_policy": policy}))
             if policy == policies[0]:
                 print(
                     f"{workload.name}: {len(arrivals)} requests, {answer.recorded['steps']} steps; {_control(answer)}"
                 )
-            cells = [
-                f"{name} {rank} {measured[policy][name][rank]:,.0f} ({adjusted[policy][name][rank]:,.0f}) | "
-                f"{answer.asked[name][rank]:,.0f}"
-                for name, rank in METRICS
-            ]
-            print(f"  {policy:9} measured (at one speed) | predicted, ms:  " + ",  ".join(cells), flush=True)
+            predicted[policy] = answer.asked
+            measured[policy] = [what_if(run, Question({})).recorded for run in runs[policy]]
+            slowness = [_slowness(_samples(run), cost) for run in runs[policy]]
+            adjusted[policy] = [_divided(*pair) for pair in zip(measured[policy], slowness, strict=True)]
+            print(_line(policy, measured[policy], adjusted[policy], answer.asked), flush=True)
     except CannotCompare as refusal:
         print(f"{workload.name}: {refusal}")
         return False
     as_measured = [_ranked_alike(name, rank, measured, predicted) for name, rank in METRICS[:2]]
     at_one_speed = [_ranked_alike(name, rank, adjusted, predicted, " at one speed") for name, rank in METRICS[:2]]
-    print(f"  ranked alike: as measured {as_measured}, at one speed {at_one_speed} (TTFT p50, p99)")
+    print(f"  ranked alike: as measured {as_measured}, at one speed {at_one_speed} (TTFT p50, p99)", flush=True)
     return all(at_one_speed)
+
+
+def _line(policy: str, measured: Repeated, adjusted: Repeated, predicted: dict[str, Any]) -> str:
+    cells = []
+    for name, rank in METRICS:
+        as_measured, at_one_speed = ([f"{run[name][rank]:,.0f}" for run in runs] for runs in (measured, adjusted))
+        cells.append(f"{name} {rank} {' '.join(as_measured)} ({' '.join(at_one_speed)}) | {predicted[name][rank]:,.0f}")
+    return f"  {policy:9} measured (at one speed) | predicted, ms:  " + ",  ".join(cells)
 
 
 def _samples(run: Path) -> list[StepSample]:
@@ -154,8 +169,8 @@ def _control(answer: Answered) -> str:
     return f"control: {errors}; {'trusted' if answer.trust.holds else 'not trusted'}"
 
 
-def _recorded(workload: Workload, arrivals: Sequence[Arrival], policy: str, keep: Path) -> Path:
-    target = keep / f"{workload.name}-{policy}".replace(" ", "-").replace(",", "")
+def _recorded(workload: Workload, arrivals: Sequence[Arrival], policy: str, repeat: int, keep: Path) -> Path:
+    target = keep / f"{workload.name}-{policy}-{repeat}".replace(" ", "-").replace(",", "")
     if not target.exists():
         with tempfile.TemporaryDirectory() as scratch:
             flags = {"scheduling_policy": policy, "record_content": False, **LIMITS}
@@ -165,15 +180,20 @@ def _recorded(workload: Workload, arrivals: Sequence[Arrival], policy: str, keep
     return target
 
 
-def _ranked_alike(name: str, rank: str, measured: dict[str, Any], predicted: dict[str, Any], how: str = "") -> bool:
-    """Over the pairs that the measurement tells apart."""
+def _ranked_alike(
+    name: str, rank: str, measured: dict[str, Repeated], predicted: dict[str, Any], how: str = ""
+) -> bool:
+    """Over the pairs that the measurement tells apart: every run of one clearly above every run of the other."""
     alike = True
     for left, right in combinations(measured, 2):
-        ratio = measured[left][name][rank] / measured[right][name][rank]
+        of_left, of_right = ([run[name][rank] for run in measured[policy]] for policy in (left, right))
+        least, most = min(of_left) / max(of_right), max(of_left) / min(of_right)
         expected = predicted[left][name][rank] / predicted[right][name][rank]
-        if not 1 / CLEARLY < ratio < CLEARLY and (ratio - 1) * (expected - 1) <= 0:
+        if (least > CLEARLY and expected <= 1) or (most < 1 / CLEARLY and expected >= 1):
             alike = False
-            print(f"  {name} {rank}: {left} / {right} is {ratio:.2f} measured{how}, {expected:.2f} predicted")
+            print(
+                f"  {name} {rank} {left} / {right}: {least:.2f} to {most:.2f} measured{how}, predicted {expected:.2f}"
+            )
     return alike
 
 
