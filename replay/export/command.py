@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fails-with", default="", metavar="PREDICATE", help="pytest: what makes it a failure, as for shrink"
     )
+    parser.add_argument(
+        "--at-pace", action="store_true", help="pytest: steps take their time, for failures that depend on a real clock"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     if args.pytest is not None:
         from replay.export.pytest_fixture import export_test
 
-        return _say(args, export_test(args.recording, args.pytest, args.fails_with), str(args.pytest))
+        exported = export_test(args.recording, args.pytest, args.fails_with, at_pace=args.at_pace)
+        return _say(args, exported, str(args.pytest))
     from replay.lives import Run
 
     recorded, notes = Run.open(args.recording), list[str]()

@@ -2,7 +2,7 @@
 
 The fixture is a redacted recording: no contents, no names. What fails when the load is served again by the core of
 today becomes a test that this does not happen; a recording in which nothing fails becomes one that it is decided as
-recorded. No weights are needed, for nothing is computed.
+recorded. No weights are needed: steps are counted, or computed with a small stand-in model where bits decide.
 """
 
 import json
@@ -18,7 +18,7 @@ from recorder.errors import RecordingError
 from recorder.format import segment_paths
 from recorder.header import Header
 from replay.check import check
-from replay.export.served_again import INVARIANTS, finding_in, look_at, serve_again
+from replay.export.served_again import INVARIANTS, finding_in, serve_again
 from replay.lives import Life, Run
 from replay.model_runs.redaction import redact
 from replay.refusal import CannotCompare
@@ -38,7 +38,7 @@ from replay.export.served_again import finding_in
 
 
 def test_{name}_does_not_fail_again() -> None:
-    found = finding_in(Path(__file__).with_name("{name}.rps"), {predicate})
+    found = finding_in(Path(__file__).with_name("{name}.rps"), {predicate}{pace})
     assert found is None, found
 '''
 _EQUAL = '''"""Exported by `reprise export --pytest` from the recording {run}, in which nothing fails."""
@@ -67,24 +67,29 @@ class _Chosen(NamedTuple):
     is_here: bool
 
 
-def export_test(recording: Path, folder: Path, fails_with: str = "") -> dict[str, Any]:
-    """Write both files into the folder; what was written. Raises RecordingError, CannotCompare, UnknownPredicate."""
+def export_test(recording: Path, folder: Path, fails_with: str = "", *, at_pace: bool = False) -> dict[str, Any]:
+    """Write both files into the folder; what was written. Raises RecordingError, CannotCompare, UnknownPredicate.
+
+    at_pace   its steps take their time, here and in the test: for failures that depend on a real clock
+    """
     predicate = fails_with or INVARIANTS
     name = re.sub(r"\W+", "_", recording.resolve().stem).strip("_").lower() or "recording"
     fixture, test = folder / f"{name}.rps", folder / f"test_{name}.py"
     for path in (fixture, test):
         if path.exists():
             raise RecordingError(f"{path} exists: export into another folder, or move it away")
-    chosen = _choose(recording, predicate)
+    chosen = _choose(recording, predicate, at_pace)
     if chosen.finding is None and fails_with:
         raise CannotCompare(f"{fails_with!r} does not hold for {recording}, nor when its load is served again")
     with TemporaryDirectory() as scratch:
-        data = _fixture(chosen, predicate, Path(scratch))
+        data = _fixture(chosen, predicate, Path(scratch), at_pace)
     folder.mkdir(parents=True, exist_ok=True)
     fixture.write_bytes(data)
     template, text = (_FAILS, chosen.finding.text) if chosen.finding else (_EQUAL, "")
     run = recording.resolve().name
-    test.write_text(template.format(run=run, name=name, predicate=json.dumps(predicate), text=_plain(text)), "utf-8")
+    pace = ", at_pace=True" if at_pace else ""
+    says = {"run": run, "name": name, "predicate": json.dumps(predicate), "pace": pace, "text": _plain(text)}
+    test.write_text(template.format(**says), "utf-8")
     return {
         "fixture": str(fixture),
         "test": str(test),
@@ -101,16 +106,16 @@ def _notes(chosen: _Chosen, text: str) -> list[str]:
     return [f"{text}: the test {here}"]
 
 
-def _choose(recording: Path, predicate: str) -> _Chosen:
+def _choose(recording: Path, predicate: str, at_pace: bool) -> _Chosen:
     """The first life that fails when served again, else the first that failed when recorded, else the first."""
     lives = [life for life in Run.open(recording).lives if life.refusal is None]
     if not lives:
         raise CannotCompare(f"{recording} holds no beginning of an engine process", "give the whole run's folder")
     for life in lives:
-        chosen = _failing_again(life, predicate)
+        chosen = _failing_again(life, predicate, at_pace)
         if chosen is not None:
             return chosen
-    for life in lives:
+    for life in lives if not parse(predicate).needs_model else ():
         entries = _entries(life)
         finding = parse(predicate).find(_evidence(life, entries))
         if finding is not None:
@@ -124,22 +129,21 @@ def _choose(recording: Path, predicate: str) -> _Chosen:
     return _Chosen(lives[0].header, _entries(lives[0]), None, is_here=False)
 
 
-def _failing_again(life: Life, predicate: str) -> _Chosen | None:
+def _failing_again(life: Life, predicate: str, at_pace: bool) -> _Chosen | None:
     scenario = scenario_of(life, lambda refusal: None, with_contents=False)
-    performed = serve_again(scenario)
-    finding = look_at(performed, predicate)
+    performed, finding = serve_again(scenario, predicate, at_pace=at_pace)
     if finding is None:
         return None
     if 0 <= finding.sequence < len(performed.entries):  # who came later has no part in it
         until_ns = performed.entries[finding.sequence].now_ns
         early = replace(scenario, callers=tuple([item for item in scenario.callers if item.at_ns <= until_ns]))
-        again = serve_again(early)
-        if look_at(again, predicate) is not None:
-            performed = again
+        again = serve_again(early, predicate, at_pace=at_pace)
+        if again.finding is not None:
+            performed = again.performed
     return _Chosen(life.header, performed.entries, finding, is_here=True)
 
 
-def _fixture(chosen: _Chosen, predicate: str, scratch: Path) -> bytes:
+def _fixture(chosen: _Chosen, predicate: str, scratch: Path, at_pace: bool) -> bytes:
     """Whole, or cut behind the finding where that is too large; it must show the finding, too."""
     cuts = [len(chosen.entries)]
     if chosen.finding is not None and chosen.finding.sequence >= 0:
@@ -148,7 +152,7 @@ def _fixture(chosen: _Chosen, predicate: str, scratch: Path) -> bytes:
     for number, num_entries in enumerate(cuts):
         path = _redacted(chosen.header, chosen.entries[:num_entries], scratch / str(number))
         size = path.stat().st_size
-        is_shown = not chosen.is_here or finding_in(path, predicate) is not None
+        is_shown = not chosen.is_here or finding_in(path, predicate, at_pace=at_pace) is not None
         if size <= MAX_FIXTURE_BYTES and is_shown:
             return path.read_bytes()
     raise CannotCompare(

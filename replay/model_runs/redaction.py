@@ -8,7 +8,6 @@ bit for bit. Without one they are zero. No contents of the original are read.
 Lengths, times, seeds, reasons and counts stay as they were: the decisions follow from them.
 """
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -41,10 +40,10 @@ from recorder.vault_records import PROMPT, TOKENS
 from replay.environment import NUMERICS_CLASS
 from replay.lives import Life, Run
 from replay.model_runs.open_model import OpenRunner, Overrides
+from replay.model_runs.synthetic_tokens import synthetic_tokens
 from replay.refusal import CannotCompare
 
 ORIGIN = "redacted"
-_FIRST_TOKEN, _NUM_TOKENS = 3, 900  # of ids that every vocabulary has and that end no text
 _BATCH_ENTRIES = 256
 
 
@@ -210,10 +209,7 @@ class _Redaction:
                 self._runner.carry_out(decision)  # type: ignore[arg-type]  # unknown records never come here
 
     def _drawn(self, seed: bytes, num_tokens: int) -> tuple[int, ...]:
-        draws = hashlib.shake_256(self._salt + seed).digest(2 * num_tokens)
-        return tuple(
-            [_FIRST_TOKEN + int.from_bytes(draws[i : i + 2], "little") % _NUM_TOKENS for i in range(0, len(draws), 2)]
-        )
+        return synthetic_tokens(self._salt, seed, num_tokens)
 
     def _parameter(self, name: str, value: Any) -> tuple[str, Any]:
         return (name, self._names.weights(value)) if name == "tenant_weights" else (name, value)

@@ -57,7 +57,7 @@ class Trial:
     def attempt(self, scenario: Scenario) -> Tried:
         scenario = replace(scenario, header=_header(scenario))
         core = recorded_core(scenario.header)
-        wait = _pass_time if self._setting.at_pace else None
+        wait = pass_time if self._setting.at_pace else None
         performed = perform(scenario, self._executor(scenario), core, wait)
         finding = self._predicate.find(Evidence.of_performed(performed, self._stage))
         return Tried(performed, finding, self._stage)
@@ -79,5 +79,6 @@ def _header(scenario: Scenario) -> Header:
     return replace(scenario.header, limits=limits.to_dict())
 
 
-def _pass_time(nanoseconds: int) -> None:
+def pass_time(nanoseconds: int) -> None:
+    """For `perform`: on the wall clock."""
     sleep(nanoseconds / 1e9)

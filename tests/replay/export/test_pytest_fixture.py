@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from engine.core import kv_cache
-from engine.core.decisions import RequestAdmitted
+from engine.core.decisions import Decision, RequestAdmitted, RequestPreempted
 from engine.core.events import RequestArrived
 from engine.core.limits import Limits
 from engine.core.scheduler import Core
+from engine.execution.runner import ModelRunner
 from replay.export.pytest_fixture import MAX_FIXTURE_BYTES, export_test
 from replay.export.served_again import finding_in
 from replay.lives import Run
 from replay.refusal import CannotCompare
+from replay.shrink import trial
 from tests.replay.recorded_runs import LIMITS, mixed_load, record_run
 
 
@@ -117,6 +119,52 @@ def test_a_predicate_about_tokens_is_refused(tmp_path: Path) -> None:
     recording = record_run(tmp_path / "run", mixed_load(4))
     with pytest.raises(CannotCompare, match="need the model's weights"):
         export_test(recording, tmp_path / "tests", "output-contains:hello")
+
+
+def keep_old_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build whose runner goes on with the blocks that a request had before it was preempted."""
+    sound = ModelRunner.carry_out
+
+    def stale(runner: ModelRunner, decision: Decision) -> None:
+        held = runner._requests.get(getattr(decision, "request", -1))
+        old_table = list(held.block_table) if held else []
+        sound(runner, decision)
+        if held is None or not old_table:
+            return
+        if isinstance(decision, RequestPreempted):
+            held.block_table = old_table
+        elif isinstance(decision, RequestAdmitted):
+            held.block_table = old_table + held.block_table[len(old_table) :]
+
+    monkeypatch.setattr(ModelRunner, "carry_out", stale)
+
+
+def test_a_fault_in_what_is_done_with_decisions_is_seen_without_weights_or_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as bad_build:
+        keep_old_tables(bad_build)
+        recording = record_run(tmp_path / "run", mixed_load(14), record_content=False)
+        exported = export_test(recording, tmp_path / "tests", "isolation-differs")
+        assert "differs alone" in exported["finding"]
+        with pytest.raises(AssertionError, match="differs alone"):
+            run_exported(tmp_path / "tests")
+    run_exported(tmp_path / "tests")
+    with pytest.raises(CannotCompare, match="does not hold"):
+        export_test(recording, tmp_path / "other", "isolation-differs")
+
+
+def test_what_depends_on_a_real_clock_is_served_at_its_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(trial, "sleep", slept.append)
+    recording = record_run(tmp_path / "run", mixed_load(6), record_content=False)
+    export_test(recording, tmp_path / "tests", "preempted-more-than:-1", at_pace=True)
+    text = next((tmp_path / "tests").glob("test_*.py")).read_text("utf-8")
+    assert "at_pace=True" in text
+    slept.clear()
+    with pytest.raises(AssertionError, match="is preempted"):
+        run_exported(tmp_path / "tests")
+    assert sum(slept) > 0
 
 
 def test_an_admission_that_hits_what_was_never_written_is_seen_in_the_decisions(
