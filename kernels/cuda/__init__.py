@@ -6,7 +6,8 @@ Read in this order: `launch.py` (where tensors live, how a kernel is started, wh
 
 Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides the order of a sum, and what its
 speed), `weights.py` (matrices packed on the device), `weight_tile.py` (a packed weight's numbers in registers),
-`linear.py`; `linear_variants.py` is what of it is compiled to be checked.
+`linear.py`; `linear_variants.py` is what of it is compiled to be checked. Then `head.py` (logits, and what a greedy draw
+needs of them) and `top_k.py`.
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is
