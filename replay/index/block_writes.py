@@ -5,14 +5,15 @@ whose step failed may have written, so it counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from engine.core.decisions import RequestAdmitted, StepPlanned
 from replay.index.moment import Moment
 from replay.index.sink import Sink
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True)
+class _Run:
     """sequence: of the result of its first step."""
 
     request: int
@@ -59,18 +60,18 @@ class BlockWrites:
         self._under_way = {block: by for block, by in self._under_way.items() if by[0] != request}
 
     def on_result(self) -> None:
-        sequence, runs = self._moment.sequence, self._runs
-        for block in [block for block in runs if block not in self._under_way]:
+        sequence, runs, under_way = self._moment.sequence, self._runs, self._under_way
+        for block in [block for block in runs if block not in under_way]:
             self._tell(block, runs.pop(block), 0)
-        for block, (request, step) in self._under_way.items():
+        for block, (request, step) in under_way.items():
             run = runs.get(block)
-            if run is not None and run.request == request and run.to_step == step - 1:
-                runs[block] = _Run(request, run.sequence, run.step, step)
-                continue
             if run is not None:
+                if run.to_step == step - 1 and run.request == request:
+                    run.to_step = step
+                    continue
                 self._tell(block, run, 0)
             runs[block] = _Run(request, sequence, step, step)
-        self._under_way.clear()
+        under_way.clear()
 
     def given_up(self, blocks: Iterable[int]) -> None:
         for block in blocks:

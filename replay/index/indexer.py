@@ -208,8 +208,7 @@ class Indexer:
             self._writes.on_planned(plan, self._holdings.tables)
 
     def _on_emitted(self, decision: TokensEmitted) -> None:
-        for request, count in decision.rows:
-            self._slices.on_emitted(request, count)
+        self._slices.on_emitted(decision.rows)
 
 
 def life_values(number: int, life: Life) -> tuple[Any, ...]:

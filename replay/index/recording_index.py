@@ -15,7 +15,7 @@ from replay.index.extent import Extent
 from replay.index.indexer import Indexer, life_values
 from replay.index.location import files_key, index_path, lives_key
 from replay.index.resuming import NoLongerTheSame, Resume
-from replay.index.schema import OPEN_INDEXES, TABLES
+from replay.index.schema import LATE_INDEXES, OPEN_INDEXES, TABLES
 from replay.index.sink import Sink
 from replay.lives import Run
 from replay.progress import Progress
@@ -145,6 +145,7 @@ class RecordingIndex:
         sink.is_shut = False
         indexer.tell_open()
         self._commit(database, indexer, resume, meta)
+        database.executescript(LATE_INDEXES)
         self._indexer = indexer
         return num_read
 

@@ -61,14 +61,11 @@ CREATE TABLE IF NOT EXISTS slices (
     id INTEGER PRIMARY KEY, life INTEGER, request INTEGER, kind TEXT, from_ns INTEGER, to_ns INTEGER,
     from_step INTEGER, to_step INTEGER, tokens INTEGER, detail TEXT, is_open INTEGER
 );
-CREATE INDEX IF NOT EXISTS slices_by_request ON slices (life, request, from_ns);
-CREATE INDEX IF NOT EXISTS slices_by_time ON slices (life, from_ns, to_ns);
 CREATE TABLE IF NOT EXISTS decisions (
     life INTEGER, sequence INTEGER, at INTEGER, now_ns INTEGER, step INTEGER, kind TEXT, request INTEGER,
     other_request INTEGER, reason TEXT, needed INTEGER, free INTEGER, detail_json TEXT,
     PRIMARY KEY (life, sequence, at)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS decisions_by_request ON decisions (life, request, sequence);
 CREATE TABLE IF NOT EXISTS reasons (
     life INTEGER, kind TEXT, reason TEXT, count INTEGER, first_ns INTEGER, first_step INTEGER,
     PRIMARY KEY (life, kind, reason)
@@ -90,7 +87,6 @@ CREATE TABLE IF NOT EXISTS block_events (
     id INTEGER PRIMARY KEY, life INTEGER, block INTEGER, sequence INTEGER, step INTEGER, to_step INTEGER, kind TEXT,
     request INTEGER, is_open INTEGER
 );
-CREATE INDEX IF NOT EXISTS block_events_by_block ON block_events (life, block, sequence);
 CREATE INDEX IF NOT EXISTS block_events_by_step ON block_events (life, step);
 CREATE TABLE IF NOT EXISTS keyframes (
     life INTEGER, sequence INTEGER, step INTEGER, now_ns INTEGER, PRIMARY KEY (life, sequence)
@@ -100,4 +96,11 @@ CREATE TABLE IF NOT EXISTS keyframes (
 OPEN_INDEXES = """
 CREATE INDEX IF NOT EXISTS open_slices ON slices (id) WHERE is_open;
 CREATE INDEX IF NOT EXISTS open_block_events ON block_events (id) WHERE is_open;
+"""
+
+# Their keys come in no order, so a long recording is indexed in half the time when they are made at its end.
+LATE_INDEXES = """
+CREATE INDEX IF NOT EXISTS slices_by_request ON slices (life, request, from_ns);
+CREATE INDEX IF NOT EXISTS decisions_by_request ON decisions (life, request, sequence);
+CREATE INDEX IF NOT EXISTS block_events_by_block ON block_events (life, block, sequence);
 """

@@ -3,6 +3,7 @@
 It must not know blocks, nor why anybody waits beyond the reason it was told.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.core.decisions import PreemptMode, RequestPreempted, StepPlanned
@@ -52,29 +53,33 @@ class Slices:
     def on_planned(self, plan: StepPlanned) -> tuple[int, int]:
         """Returns the step's prefill tokens and its decode rows."""
         num_prefill_tokens = num_decodes = 0
+        num_known, decoding, step = self.num_known, self._decoding, plan.step
         for request, start, count in plan.rows:
-            num_prompt, num_output = self.num_known.get(request, (0, 0))
+            num_prompt, num_output = num_known.get(request, (0, 0))
             if count != 1 or num_output == 0 or start != num_prompt + num_output - 1:
                 num_prefill_tokens += count
                 prefill = self._prefills[request] = self._new("prefill")
                 prefill.num_tokens, prefill.detail = count, f"from token {start}"
                 continue
             num_decodes += 1
-            run = self._decoding.get(request)
+            run = decoding.get(request)
             if run is None:
-                run = self._decoding[request] = self._new("decode")
-            run.to_step = plan.step
+                run = decoding[request] = self._new("decode")
+            run.to_step = step
             run.num_rows += 1
         return num_prefill_tokens, num_decodes
 
-    def on_emitted(self, request: int, num_output_tokens: int) -> None:
-        known = self.num_known.get(request)
-        if known is not None:
-            self.num_known[request] = (known[0], num_output_tokens)
-        run = self._decoding.get(request)
-        if run is not None:
-            run.num_tokens += 1
-            run.to_ns = self._moment.now_ns
+    def on_emitted(self, rows: Iterable[tuple[int, int]]) -> None:
+        """(request, its output tokens by now) of each."""
+        num_known, decoding, now_ns = self.num_known, self._decoding, self._moment.now_ns
+        for request, num_output_tokens in rows:
+            known = num_known.get(request)
+            if known is not None:
+                num_known[request] = (known[0], num_output_tokens)
+            run = decoding.get(request)
+            if run is not None:
+                run.num_tokens += 1
+                run.to_ns = now_ns
 
     def on_result(self) -> None:
         for request, prefill in self._prefills.items():

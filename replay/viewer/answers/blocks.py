@@ -80,6 +80,8 @@ def block(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     life, number = asked.integer("life", 1), asked.integer("block")
     step = asked.integer("step", -1, -1)
     viewed.opened_ns(life)
+    if viewed.state.state == "building":
+        raise BadQuestion("the index is still being built: ask again when it is ready", "block", 404)
     with viewed.database() as database:
         values = {"life": life, "block": number, "limit": MAX_EVENTS + 1}
         found = [dict(row) for row in database.execute(_HISTORY, values)]
