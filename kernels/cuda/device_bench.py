@@ -1,0 +1,105 @@
+"""Tiles run and timed on a device, over inputs and weights that the shape alone decides.
+
+The same numbers on every machine, so that digests of results can be compared between machines. It must not know which
+tile is wanted.
+"""
+
+import statistics
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.cuda.linear import linear_part
+from kernels.cuda.planes import Planes
+from kernels.cuda.tiles import Shape, Tile, default_plan
+from kernels.cuda.weights import Part
+
+NUM_ROWS = 200  # of the fixed inputs: with 576 outputs more than 10⁵ sums are compared
+_TIMES = 9  # the median of so many
+_COMPARED_OUTPUTS = 8192  # the first of them: a head has sixteen times as many, and they are no different
+_PERIOD = 999_983  # prime, so that no two rows of a matrix are alike
+_FLUSHED_BYTES = 256 << 20  # written before each time measured: more than any cache holds
+
+
+class DeviceBench:
+    """See `autotune.Bench`. One shape's weight is held at a time."""
+
+    def __init__(self, device: torch.device, num_rows: int = NUM_ROWS) -> None:
+        self.num_rows = num_rows
+        self._device = device
+        self._part = lru_cache(maxsize=1)(self._made)
+
+    def run(self, shape: Shape, tile: Tile, num_rows: int) -> NDArray[np.float32]:
+        part, x = self._part(shape)
+        out = torch.empty(num_rows, shape.num_outputs, device=self._device)
+        linear_part(x[:num_rows].contiguous(), part, tile, out, None)
+        result: NDArray[np.float32] = out[:, :_COMPARED_OUTPUTS].cpu().numpy()
+        return result
+
+    def seconds(self, shape: Shape, tile: Tile, num_rows: int) -> float:
+        """Of a weight that no cache holds, as a step meets it. The first run, which compiles, is not counted."""
+        part, x = self._part(shape)
+        rows = x.repeat(-(-num_rows // self.num_rows), 1)[:num_rows].contiguous()
+        out = torch.empty(num_rows, shape.num_outputs, device=self._device)
+        flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device=self._device)
+        linear_part(rows, part, tile, out, None)
+        events = [(_event(), _event()) for _ in range(_TIMES)]
+        for start, end in events:
+            flushed.zero_()  # it also keeps the device busy until the launch has come
+            start.record()
+            linear_part(rows, part, tile, out, None)
+            end.record()
+        torch.cuda.synchronize()
+        return float(statistics.median(start.elapsed_time(end) for start, end in events)) / 1e3
+
+    def _made(self, shape: Shape) -> tuple[Part, torch.Tensor]:
+        x = _fixed((self.num_rows, shape.num_inputs), 1, _bfloat16(-1.0, 1.0), self._device)
+        return Part(0, shape, fixed_planes(shape, self._device), default_plan(shape)), x
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch has no types here
+
+
+def fixed_planes(shape: Shape, device: torch.device) -> Planes:
+    """Planes of arbitrary numbers of a model's size, the same ones everywhere."""
+    layout, outputs, inputs = shape
+    if layout.bits == 16:
+        return Planes(_fixed((outputs, inputs), 2, _bfloat16(-0.1, 0.1), device))
+    if layout.bits == 4:
+        values = _fixed((outputs, inputs // 2), 2, lambda bytes_: bytes_.to(torch.uint8), device)
+    else:
+        values = _fixed((outputs, inputs), 2, lambda bytes_: (bytes_ - 128).to(torch.int8), device)
+    groups = (inputs // layout.group, outputs)
+    if layout.super_group:
+        scales = _fixed(groups, 3, lambda bytes_: (bytes_ & 63).to(torch.int8), device)
+        super_scales = _fixed((inputs // layout.super_group, outputs), 4, _float16(1e-5, 1e-4), device)
+    else:
+        scales, super_scales = _fixed(groups, 3, _float16(1e-4, 1e-2), device), None
+    has = layout.has_minimums
+    return Planes(values, scales, scales.flip(0) if has else None, super_scales, super_scales if has else None)
+
+
+Conversion = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _fixed(sizes: tuple[int, int], salt: int, converted: Conversion, device: torch.device) -> torch.Tensor:
+    """Bytes that look arbitrary, a multiplicative hash of each place, converted. They recur after a prime number.
+
+    Source: Knuth, The Art of Computer Programming, section 6.4.
+    """
+    places = torch.arange(_PERIOD, dtype=torch.int64, device=device) + salt * 7919
+    recurring = converted(places * 2654435761 >> 20 & 255)
+    count = sizes[0] * sizes[1]
+    return recurring.repeat(-(-count // _PERIOD))[:count].view(sizes)
+
+
+def _bfloat16(low: float, high: float) -> Conversion:
+    return lambda bytes_: (low + (high - low) / 255 * bytes_.to(torch.float32)).to(torch.bfloat16)
+
+
+def _float16(low: float, high: float) -> Conversion:
+    return lambda bytes_: (low + (high - low) / 255 * bytes_.to(torch.float32)).to(torch.float16)
