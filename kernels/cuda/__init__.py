@@ -1,14 +1,14 @@
 """The kernels for NVIDIA GPUs, in Triton: one operation per file, each with its shapes, its order and its reference.
 
 Read in this order: `launch.py` (where tensors live, how a kernel is started, what is compiled to be checked) and
-`interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `embedding.py`, `rms_norm.py`,
-`rotary_kv.py` (with `kv_number.py`: how a number lies in KV memory), `silu_mul.py`.
+`interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `embedding.py`,
+`rms_norm.py`, `rotary_kv.py` (with `kv_number.py`: how a number lies in KV memory), `silu_mul.py`.
 
 Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides the order of a sum, and what its
 speed), `weights.py` (matrices packed on the device), `weight_tile.py` (a packed weight's numbers in registers),
-`linear.py`; `linear_variants.py` is what of it is compiled to be checked. Then `head.py` (logits, and what a greedy draw
-needs of them) and `top_k.py`. `autotune.py` (the fastest tiles among those of equal bits), `device_bench.py` (tiles run
-and timed), `tile_cache.py` (choices kept on disk), `tuned_weights.py` (a model's weights with theirs).
+`linear.py`; `linear_variants.py` is what of it is compiled to be checked. `autotune.py` (the fastest tiles among those
+of equal bits), `device_bench.py` (tiles run and timed), `tile_cache.py` (choices kept on disk), `tuned_weights.py` (a
+model's weights with theirs). Then `head.py` (logits, and what a greedy draw needs of them) and `top_k.py`.
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is
