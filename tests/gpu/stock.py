@@ -88,7 +88,7 @@ class StockDecoder:
         shape = self.shape
         batch, num_tokens, _width = normed.shape
         heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(batch, num_tokens, -1, shape.head_dim)
-        q, k, v = heads.split([shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=2)
+        q, k, v = torch.split(heads, [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=2)
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = self._norm(q, layer.q_norm), self._norm(k, layer.k_norm)
         q, k = (rotate(part.float(), cos, sin).to(self._dtype) for part in (q, k))
