@@ -11,7 +11,7 @@ In reading order:
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
-    structure.py          what an answer must read: schemas and grammars; `tools.py` a function it must call
+    structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
     openapi.py            /openapi.json, by field_table.py: every field's type and bounds
     tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
@@ -19,7 +19,7 @@ In reading order:
     prompt_encoder.py     text → token ids
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
     choice_plan.py        how many choices a prompt has, their seeds, which of them wait for which
-    choices.py, answer.py, response_bodies.py, streaming.py   decisions and tokens → deltas → JSON → events
+    choices.py, answer.py, call_reader.py, response_bodies.py, streaming.py   decisions and tokens → deltas → events
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
                           `resumable.py` one, `resume_journal.py` what the next daemon needs of them

@@ -7,10 +7,13 @@ token is left out or told twice. It must not know JSON or HTTP.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from daemon.call_reader import CallDelta, CallReader
 from engine.core.contents import TokenOutput
 from engine.text.detokenizer import Detokenizer
 from engine.text.stop_strings import StopStringFinder
 from engine.text.text_model import TextModel
+from engine.text.tool_format import FORMATS
+from engine.text.tool_grammar import control_ids
 
 
 class TokenLogprob(NamedTuple):
@@ -28,11 +31,12 @@ class TokenLogprob(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What is told at once: text, and the tokens that became complete with it."""
+    """What is told at once: text, calls of functions, and the tokens that became complete with them."""
 
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
+    calls: tuple[CallDelta, ...] = ()
 
     @classmethod
     def joined(cls, deltas: Iterable["Delta"]) -> "Delta":
@@ -42,6 +46,7 @@ class Delta(NamedTuple):
             "".join([delta.text for delta in parts]),
             tuple([token_id for delta in parts for token_id in delta.token_ids]),
             tuple([entry for delta in parts for entry in delta.logprobs]),
+            tuple([call for delta in parts for call in delta.calls]),
         )
 
 
@@ -51,6 +56,7 @@ class Answer:
     stop_strings       the engine ends the answer at the first of them; here it is only cut off the text
     min_tokens         stop strings are not looked at before so many tokens, as in the engine
     tells_each_token   a token whose text is held back is told at once, without text
+    tool_format        name of the way in which it may call functions; "": it is all text
     """
 
     def __init__(
@@ -62,9 +68,13 @@ class Answer:
         wants_logprobs: bool = False,
         tells_each_token: bool = False,
         follows_text: bool = False,
+        tool_format: str = "",
     ) -> None:
         self._text_model = text_model
-        self._detokenizer = Detokenizer(text_model, follows_text=follows_text)
+        form = FORMATS.get(tool_format)
+        marks = frozenset(control_ids(form, text_model.vocabulary).values()) if form else frozenset()
+        self._detokenizer = Detokenizer(text_model, shown_ids=marks, follows_text=follows_text)
+        self._calls = CallReader(form) if form else None
         self._finder = StopStringFinder(stop_strings)
         self._min_tokens = min_tokens
         self._wants_logprobs = wants_logprobs
@@ -80,6 +90,11 @@ class Answer:
         """Over its tokens so far; 0 where there are none."""
         return self._sum_logprobs / max(1, self.num_tokens)
 
+    @property
+    def num_calls(self) -> int:
+        """Of functions, begun so far."""
+        return self._calls.num_calls if self._calls else 0
+
     def push(self, output: TokenOutput) -> Delta | None:
         """What can be told now; None while everything is held back."""
         self.num_tokens += 1
@@ -90,15 +105,19 @@ class Answer:
         piece = self._detokenizer.push(output.token_id)
         self._num_chars += len(piece)
         shown = self._finder.push(piece, may_stop=self.num_tokens >= self._min_tokens)
-        return self._release(shown) if shown or self._tells_each_token else None
+        text, calls = self._calls.push(shown) if self._calls else (shown, [])
+        return self._release(text, calls) if text or calls or self._tells_each_token else None
 
     def finish(self) -> Delta:
         """The rest: what was held back, and the tokens that have not been told."""
-        shown = self._finder.push(self._detokenizer.finish())
-        return self._release(shown + self._finder.finish())
+        shown = self._finder.push(self._detokenizer.finish()) + self._finder.finish()
+        if self._calls is None:
+            return self._release(shown, [])
+        text, calls = self._calls.push(shown)
+        return self._release(text + self._calls.finish(), calls)
 
-    def _release(self, text: str) -> Delta:
-        delta = Delta(text, tuple(self._token_ids), tuple(self._logprobs))
+    def _release(self, text: str, calls: list[CallDelta]) -> Delta:
+        delta = Delta(text, tuple(self._token_ids), tuple(self._logprobs), tuple(calls))
         self._token_ids.clear()
         self._logprobs.clear()
         return delta

@@ -67,7 +67,9 @@ class Choices:
             if reason is None:
                 raise self._failure(item.reason)
             self.finished[index] = item
-            return self._answers[index].finish(), reason
+            answer = self._answers[index]
+            delta = answer.finish()
+            return delta, "tool_calls" if reason == "stop" and answer.num_calls else reason
         if type(item) is EngineLost:
             raise self._lost_error()
         if type(item) is Blamed:

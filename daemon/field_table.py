@@ -7,7 +7,7 @@ from typing import Any
 
 from daemon import openai_api as api
 from daemon.api_keys import MAX_PRIORITY
-from daemon.chat_messages import MAX_MESSAGES, MAX_ROLE_CHARS
+from daemon.chat_messages import MAX_CALL_ID_CHARS, MAX_CALLS, MAX_MESSAGES, MAX_ROLE_CHARS
 from daemon.choice_plan import MAX_CHOICES
 from daemon.fields import INT64_MAX, INT64_MIN
 from daemon.structure import MAX_CHOICES as MAX_TEXTS
@@ -50,9 +50,11 @@ _MESSAGE: Json = {
     "type": "object",
     "properties": {
         "role": {"type": "string", "minLength": 1, "maxLength": MAX_ROLE_CHARS},
-        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+        "content": {"anyOf": [{"type": "null"}, {"type": "string"}, {"type": "array", "items": _PART}]},
+        "tool_calls": {"type": ["array", "null"], "items": {"type": "object"}, "maxItems": MAX_CALLS},
+        "tool_call_id": {"type": ["string", "null"], "maxLength": MAX_CALL_ID_CHARS},
     },
-    "required": ["role", "content"],
+    "required": ["role"],
 }
 
 COMMON_FIELDS: dict[str, Json] = {
@@ -117,5 +119,6 @@ CHAT_FIELDS: dict[str, Json] = {
     "logprobs": _FLAG,
     "top_logprobs": _integer(0, api.MAX_LOGPROBS, 0),
     "tools": {"type": ["array", "null"], "items": {"type": "object"}},
+    "parallel_tool_calls": {**_FLAG, "default": True},
     "tool_choice": {"anyOf": [{"type": "null"}, {"enum": ["none", "auto", "required"]}, {"type": "object"}]},
 }

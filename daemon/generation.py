@@ -51,8 +51,9 @@ class GenerationHandler:
         if question.model is not None and question.model not in service.served_names:
             raise openai_api.unknown_model(question.model, service.served_names)
         self._note_unknown_fields(question)
-        if question.structure is not None:
-            question = replace(question, grammar=await question.structure.grammar())
+        structure = question.tools.structure(service.text_model) if question.tools else question.structure
+        if structure is not None:
+            question = replace(question, grammar=await structure.grammar())
         prompts = await service.encoder.encode(question)
         return await Turn(service, request, question, prompts, arrival_ns).answer()
 

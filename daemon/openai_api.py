@@ -16,7 +16,7 @@ from daemon.fields import Body
 from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
 from daemon.structure import read_structure
-from daemon.tools import read_forced_call
+from daemon.tools import read_tools
 from daemon.urgency import Urgency
 from engine.core.limits import MAX_REQUEST_ID_CHARS
 from engine.core.sampling_params import SamplingParams
@@ -53,12 +53,11 @@ def read_chat(body: Body, vocab_size: int) -> Question:
     max_output_tokens = _max_output_tokens(body, is_chat=True)
     messages = chat_messages.read_messages(body)
     question = _question(body, vocab_size, num_logprobs, max_output_tokens, messages=messages)
-    call = read_forced_call(body)
-    if call is None:
-        return question
-    if question.structure is not None:
-        raise bad_request(f"{question.structure.place} cannot be had with a tool that must be called", "tool_choice")
-    return replace(question, structure=call.arguments, tool_name=call.name)
+    tools = read_tools(body)
+    if tools is not None and question.structure is not None:
+        message = f"{question.structure.place} cannot be had with tools that may be called: leave one out, or give "
+        raise bad_request(message + "tool_choice none", question.structure.field)
+    return replace(question, tools=tools)
 
 
 def read_prompts(body: Body, vocab_size: int) -> tuple[Prompt, ...]:
@@ -106,7 +105,7 @@ def _question(
     max_output_tokens: int | None,
     *,
     prompts: tuple[Prompt, ...] = (),
-    messages: tuple[dict[str, str], ...] = (),
+    messages: tuple[dict[str, Any], ...] = (),
 ) -> Question:
     stream = fields.boolean(body, "stream")
     min_tokens = fields.integer(body, "min_tokens", 0, 0, MAX_OUTPUT_TOKENS)
@@ -217,5 +216,6 @@ KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("logit_bias", "logprobs", "top_logprobs", "response_format", "structured_outputs"),
+    "parallel_tool_calls",
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 }

@@ -29,6 +29,8 @@ _TOKENIZE: dict[str, Json] = {
     "model": {"type": ["string", "null"], "maxLength": 1024},
     "prompt": {"type": ["string", "null"]},
     "messages": CHAT_FIELDS["messages"],
+    "tools": CHAT_FIELDS["tools"],
+    "tool_choice": CHAT_FIELDS["tool_choice"],
     "add_special_tokens": {"type": ["boolean", "null"], "default": True},
     "add_generation_prompt": {"type": ["boolean", "null"], "default": True},
     "return_token_strs": {"type": ["boolean", "null"], "default": False},

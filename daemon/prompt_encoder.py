@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from daemon.chat_messages import Message
 from daemon.errors import bad_request
 from daemon.question import Question
 from engine.clock import Clock
@@ -28,7 +30,7 @@ class PromptEncoder:
     async def encode(self, question: Question) -> list[TokenIds]:
         """One list per choice. Raises ApiError 400 for an empty prompt and for what the chat template refuses."""
         if question.is_chat:
-            prompts = [await self.encode_chat(question.messages)]
+            prompts = [await self.encode_chat(question.messages, tools=question.tools.told if question.tools else ())]
         else:
             prompts = [await self._encode_prompt(prompt) for prompt in question.prompts]
         if not all(prompts):
@@ -42,19 +44,25 @@ class PromptEncoder:
         """`param` names the field that an error is about. Raises ApiError 400."""
         return await self._run(len(text), lambda: self._encode_text(text, param, add_special=add_special))
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> TokenIds:
+    async def encode_chat(
+        self, messages: Sequence[Message], add_generation_prompt: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> TokenIds:
         """The prompt that the model's template makes of a chat. Raises ApiError 400."""
         num_chars = sum(len(message["content"]) for message in messages)
-        return await self._run(num_chars, lambda: self._encode_chat(messages, add_generation_prompt))
+        if tools or any("tool_calls" in message for message in messages):
+            num_chars = INLINE_CHARS + 1  # how long they become is the template's
+        return await self._run(num_chars, lambda: self._encode_chat(messages, add_generation_prompt, tools))
 
     async def _encode_prompt(self, prompt: str | TokenIds) -> TokenIds:
         if not isinstance(prompt, str):
             return prompt
         return await self.encode_text(prompt, "prompt", add_special=True)
 
-    def _encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> TokenIds:
+    def _encode_chat(
+        self, messages: Sequence[Message], add_generation_prompt: bool, tools: Sequence[Mapping[str, Any]]
+    ) -> TokenIds:
         try:
-            text = self._text_model.render_chat(messages, add_generation_prompt, self._clock.wall_ns())
+            text = self._text_model.render_chat(messages, add_generation_prompt, self._clock.wall_ns(), tools)
         except ChatTemplateError as error:
             raise bad_request(str(error), "messages") from error
         return self._encode_text(text, "messages", add_special=False)

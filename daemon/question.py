@@ -1,9 +1,11 @@
 """What one call of the API asks for, checked: the fields of its body in our own words. It must not know JSON."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
 from daemon.structure import Structure
+from daemon.tools import ToolUse
 from daemon.urgency import Urgency
 from engine.core.sampling_params import SamplingParams
 
@@ -15,13 +17,13 @@ class Question:
     """One call of the API, checked.
 
     prompts            texts or token-id lists; empty for a chat
-    messages           of a chat, each {"role", "content"}; empty for a completion
+    messages           of a chat, as `chat_messages.py` reads them; empty for a completion
     max_output_tokens  None: the API's default, which depends on what the context leaves
     seed               None: to be drawn by the daemon
     sampling           its own seed is still 0
     num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
     structure          what the answer must read, and the same as a grammar once that is made
-    tool_name          of the function that the answer is the arguments of
+    tools              functions that it may call, or must; its grammar then is theirs
     echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
     unknown_fields     names of fields that were not looked at
@@ -30,7 +32,7 @@ class Question:
     is_chat: bool
     model: str | None
     prompts: tuple[Prompt, ...]
-    messages: tuple[dict[str, str], ...]
+    messages: tuple[dict[str, Any], ...]
     max_output_tokens: int | None
     sampling: SamplingParams
     seed: int | None
@@ -46,7 +48,7 @@ class Question:
     echo: bool = False
     structure: Structure | None = None
     grammar: str = ""
-    tool_name: str = ""
+    tools: ToolUse | None = None
     counts: ChoiceCounts = ONE_CHOICE
 
     @property

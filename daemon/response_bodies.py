@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.answer import Delta, TokenLogprob
+from daemon.call_reader import CallDelta
 from engine.core.decisions import FinishReason, RequestFinished
 
 Json = dict[str, Any]
@@ -29,7 +30,6 @@ class ResponseBodies:
     include_usage       a stream was asked to end with a usage chunk
     wants_logprobs      choices carry log-probabilities
     return_token_ids    choices carry token ids, an extra beyond the API
-    tool_name           of the function whose arguments the answer is; "": the answer is a text
     echoes              per choice, what its text begins with; empty where nothing is repeated
     """
 
@@ -42,7 +42,6 @@ class ResponseBodies:
     wants_logprobs: bool = False
     return_token_ids: bool = False
     echoes: Sequence[str] = ()
-    tool_name: str = ""
 
     def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
         """The answer to a call that does not stream: per choice, all of it and its finish reason."""
@@ -58,18 +57,15 @@ class ResponseBodies:
         if not self.is_chat:
             echoes = enumerate(self.echoes)
             return [self._chunk([self._completion_choice(index, Delta(text), None)]) for index, text in echoes]
-        deltas = [self._opening_delta(index) for index in range(num_choices)]
-        return [
-            self._chunk([self._chat_chunk_choice(index, delta, Delta(), None)]) for index, delta in enumerate(deltas)
-        ]
+        opening = {"role": "assistant", "content": ""}
+        choices = [self._chat_chunk_choice(index, opening, Delta(), None) for index in range(num_choices)]
+        return [self._chunk([choice]) for choice in choices]
 
     def chunk(self, index: int, delta: Delta, finish_reason: str | None = None) -> Json:
         """One delta of one choice; the last one carries the finish reason."""
         if self.is_chat:
-            is_empty = not (delta.text or delta.token_ids)
-            content = {} if is_empty else self._content(delta.text)
-            reason = self._chat_reason(finish_reason)
-            return self._chunk([self._chat_chunk_choice(index, content, delta, reason)])
+            content = self._content(index, delta)
+            return self._chunk([self._chat_chunk_choice(index, content, delta, finish_reason)])
         return self._chunk([self._completion_choice(index, delta, finish_reason)])
 
     def usage_chunk(self, usage: Json) -> Json:
@@ -95,29 +91,32 @@ class ResponseBodies:
             echo = self.echoes[index] if self.echoes else ""
             return self._completion_choice(index, answer._replace(text=echo + answer.text), finish_reason)
         message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
-        if self.tool_name:
-            message |= {"content": None, "tool_calls": [self._tool_call(index, answer.text)]}
+        if answer.calls:
+            message |= {"content": answer.text or None, "tool_calls": self._whole_calls(index, answer.calls)}
         choice = {"index": index, "message": message, "logprobs": self._chat_logprobs(answer)}
-        return self._with_token_ids({**choice, "finish_reason": self._chat_reason(finish_reason)}, answer)
+        return self._with_token_ids({**choice, "finish_reason": finish_reason}, answer)
 
-    def _opening_delta(self, index: int) -> Json:
-        if self.tool_name:
-            calls = [{"index": 0, **self._tool_call(index, "")}]
-            return {"role": "assistant", "content": None, "tool_calls": calls}
-        return {"role": "assistant", "content": ""}
-
-    def _content(self, text: str) -> Json:
+    def _content(self, index: int, delta: Delta) -> Json:
         """A piece of a streamed answer."""
-        if self.tool_name:
-            return {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
-        return {"content": text}
+        content: Json = {}
+        if delta.text or (delta.token_ids and not delta.calls):
+            content["content"] = delta.text
+        pieces = _by_call(delta.calls)
+        if pieces:
+            content["tool_calls"] = [
+                {"index": number, **self._call(index, number, *pieces[number])} for number in pieces
+            ]
+        return content
 
-    def _tool_call(self, index: int, arguments: str) -> Json:
-        function = {"name": self.tool_name, "arguments": arguments}
-        return {"id": f"call_{self.id}-{index}", "type": "function", "function": function}
+    def _whole_calls(self, index: int, calls: Sequence[CallDelta]) -> list[Json]:
+        return [self._call(index, number, *piece) for number, piece in _by_call(calls).items()]
 
-    def _chat_reason(self, finish_reason: str | None) -> str | None:
-        return "tool_calls" if self.tool_name and finish_reason == "stop" else finish_reason
+    def _call(self, index: int, number: int, name: str, arguments: str) -> Json:
+        """A call from its beginning, or, without a name, a further piece of it."""
+        if not name:
+            return {"function": {"arguments": arguments}}
+        function = {"name": name, "arguments": arguments}
+        return {"id": f"call_{self.id}-{index}-{number}", "type": "function", "function": function}
 
     def _chat_chunk_choice(self, index: int, content: Json, delta: Delta, finish_reason: str | None) -> Json:
         choice = {"index": index, "delta": content, "logprobs": self._chat_logprobs(delta)}
@@ -137,6 +136,15 @@ class ResponseBodies:
         if self.return_token_ids:
             choice["token_ids"] = list(delta.token_ids)
         return choice
+
+
+def _by_call(calls: Sequence[CallDelta]) -> dict[int, tuple[str, str]]:
+    """number of the call → (name, arguments), the pieces joined"""
+    pieces: dict[int, tuple[str, str]] = {}
+    for call in calls:
+        name, arguments = pieces.get(call.number, ("", ""))
+        pieces[call.number] = (name or call.name, arguments + call.arguments)
+    return pieces
 
 
 def usage(finished: Sequence[RequestFinished], num_per_prompt: int = 1) -> Json:

@@ -6,6 +6,7 @@ They outlive a connection here, and the daemon in the journal. It must not know 
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -153,7 +154,9 @@ class Resumables:
             arrival_ns=min(fields.arrival_ns, self._clock.now_ns()),  # the machine may have started anew
             deadline_ns=0,
         )
-        telling = Telling(ResponseBodies(**opening["bodies"]), opening["answer"], opening["headers"])
+        known = {each.name for each in dataclass_fields(ResponseBodies)}  # another version may have written more
+        bodies = ResponseBodies(**{name: value for name, value in opening["bodies"].items() if name in known})
+        telling = Telling(bodies, opening["answer"], opening["headers"])
         answers, call = AnswerLog(), Call(self._engine)
         answers.items = [Accepted(), *[_item(record) for record in records]]
         resumable = Resumable(

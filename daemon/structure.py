@@ -4,15 +4,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from daemon import fields
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body, kind_of
-from engine.text import grammar as grammars
 from engine.text.grammar import MAX_GRAMMAR_CHARS, InvalidGrammar
+from engine.text.grammar_order import GrammarOrder, make_grammar
 
 MAX_CHOICES = 1024
 
@@ -20,19 +19,19 @@ MAX_CHOICES = 1024
 @dataclass(frozen=True, slots=True)
 class Structure:
     """
-    place     of the field, as an error names it
-    field     the body's own field it lies in
-    compile   makes the grammar; raises InvalidGrammar
+    place   of the field, as an error names it
+    field   the body's own field it lies in
+    order   how its grammar is made
     """
 
     place: str
     field: str
-    compile: Callable[[], str]
+    order: GrammarOrder
 
     async def grammar(self) -> str:
         """In a thread, for a large schema takes its time. Raises ApiError 400 that names the place."""
         try:
-            return await asyncio.to_thread(self.compile)
+            return await asyncio.to_thread(make_grammar, self.order)
         except InvalidGrammar as error:
             raise bad_request(f"{self.place}: {error}", self.field) from error
 
@@ -56,7 +55,7 @@ def of_schema(schema: Any, place: str, field: str) -> Structure:
             raise bad_request(f"{place} is not valid JSON: {error}", field) from error
     if type(schema) not in (dict, bool):
         raise bad_request(f"{place} must be a JSON schema, not {kind_of(schema)}", field)
-    return Structure(place, field, lambda: grammars.of_json_schema(schema))
+    return Structure(place, field, GrammarOrder("json", (schema,)))
 
 
 def _of_response_format(body: Body) -> Structure | None:
@@ -70,7 +69,7 @@ def _of_response_format(body: Body) -> Structure | None:
         case "text":
             return None
         case "json_object":
-            return Structure(name, name, grammars.of_any_object)
+            return Structure(name, name, GrammarOrder("object"))
         case "json_schema":
             described = value.get("json_schema")
             if type(described) is not dict:
@@ -96,7 +95,7 @@ def _structured_outputs(body: Body) -> list[Structure | None]:
     structures = [_of(kind, value.get(kind), f"{name}.{kind}", name) for kind in _KINDS]
     try:
         if fields.boolean(value, "json_object"):
-            structures.append(Structure(f"{name}.json_object", name, grammars.of_any_object))
+            structures.append(Structure(f"{name}.json_object", name, GrammarOrder("object")))
     except ApiError as error:
         raise bad_request(f"{name}: {error.message}", name) from error
     return structures
@@ -108,13 +107,10 @@ def _of(kind: str, value: Any, place: str, field: str) -> Structure | None:
     if kind == "json":
         return of_schema(value, place, field)
     if kind == "choice":
-        choices = _choices(value, place, field)
-        return Structure(place, field, lambda: grammars.of_choices(choices))
+        return Structure(place, field, GrammarOrder(kind, (_choices(value, place, field),)))
     if type(value) is not str or not 0 < len(value) <= MAX_GRAMMAR_CHARS:
         raise bad_request(f"{place} must be a text of 1 to {MAX_GRAMMAR_CHARS} characters", field)
-    if kind == "regex":
-        return Structure(place, field, lambda: grammars.of_pattern(value))
-    return Structure(place, field, lambda: grammars.of_grammar(value))
+    return Structure(place, field, GrammarOrder(kind, (value,)))
 
 
 def _choices(value: Any, place: str, field: str) -> list[str]:

@@ -9,6 +9,7 @@ from daemon.errors import bad_request
 from daemon.fields import Body
 from daemon.generation import read_object
 from daemon.service import Service
+from daemon.tools import read_tools
 
 MAX_TEXT_CHARS = 16 * 1024 * 1024
 
@@ -48,8 +49,9 @@ class TokenizationHandler:
     async def _encode(self, body: Body) -> tuple[int, ...]:
         encoder = self._service.encoder
         if body.get("messages") is not None:
-            messages = chat_messages.read_messages(body)
-            return await encoder.encode_chat(messages, fields.boolean(body, "add_generation_prompt", True))
+            messages, tools = chat_messages.read_messages(body), read_tools(body)
+            adds_prompt = fields.boolean(body, "add_generation_prompt", True)
+            return await encoder.encode_chat(messages, adds_prompt, tools.told if tools else ())
         if body.get("prompt") is None:
             raise bad_request("give a prompt, or the messages of a chat", "prompt")
         prompt = fields.text(body, "prompt", "", MAX_TEXT_CHARS)

@@ -1,80 +1,104 @@
-"""A function that the answer must call: `tools` with a `tool_choice` that names one; its schema is the grammar.
+"""The functions that an answer may call: `tools`, `tool_choice` and `parallel_tool_calls` of a chat.
 
-It works with any model; the chat template is not told of the tools, so the messages must
-say what the function is for. Whether to call one is left to no model here: that needs templates and answers written
-for it, and is refused. It must not know how an answer is told.
+The prompt tells the model of them, the answer's grammar holds it to a text or calls of these functions with arguments
+by their schemas; so a call can be forced of any model, and none writes one that cannot be read. It must not know how a
+model writes calls.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from daemon.errors import ApiError, bad_request
+from daemon import fields
+from daemon.errors import bad_request
 from daemon.fields import Body, kind_of
-from daemon.structure import Structure, of_schema
+from daemon.structure import Structure
+from engine.text.grammar_order import GrammarOrder
+from engine.text.text_model import TextModel
+from engine.text.tool_grammar import control_ids
 
 MAX_TOOLS, MAX_NAME_CHARS = 128, 64
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class ForcedCall:
+class ToolUse:
     """
-    name        of the function
-    arguments   what they must read
+    told          all tools, as the chat template is told of them
+    callable      (name, schema of its arguments) of those that may be called
+    is_required   the answer is a call
+    is_parallel   it may be several
     """
 
-    name: str
-    arguments: Structure
+    told: tuple[Mapping[str, Any], ...]
+    callable: tuple[tuple[str, Any], ...]
+    is_required: bool
+    is_parallel: bool
+
+    def structure(self, text_model: TextModel) -> Structure:
+        """What the answer of this model must read."""
+        form = text_model.tool_format
+        marks = control_ids(form, text_model.vocabulary)
+        order = GrammarOrder("calls", (form.name, self.callable, marks, self.is_required, self.is_parallel))
+        return Structure("tools", "tools", order)
 
 
-def read_forced_call(body: Body) -> ForcedCall | None:
-    """The call that a chat's answer must be; None where it is to be a text. Raises ApiError 400."""
-    functions = _functions(body.get("tools"))
+def read_tools(body: Body) -> ToolUse | None:
+    """None where no function can be called. Raises ApiError 400."""
+    told = _tools(body.get("tools"))
     choice = body.get("tool_choice")
-    if choice == "none" or (not functions and choice in (None, "auto")):
+    is_parallel = fields.boolean(body, "parallel_tool_calls", True)
+    if not told and choice in (None, "none", "auto"):
         return None
-    name = _chosen(choice, list(functions))
-    if name not in functions:
+    if not told:
+        raise bad_request(
+            "tool_choice asks for a call, and no tools are given: give tools, or leave it out", "tool_choice"
+        )
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in told}
+    match choice:
+        case "none":
+            return None
+        case None | "auto" | "required":
+            return ToolUse(told, tuple(schemas.items()), choice == "required", is_parallel)
+    name = _named(choice)
+    if name not in schemas:
         raise bad_request(f"tool_choice names the function {name[:MAX_NAME_CHARS]!r}, which tools lacks", "tool_choice")
-    place, parameters = functions[name]
-    return ForcedCall(name, of_schema(parameters, f"{place}.function.parameters", "tools"))
+    return ToolUse(told, ((name, schemas[name]),), is_required=True, is_parallel=False)
 
 
-def _chosen(choice: Any, names: list[str]) -> str:
-    if type(choice) is dict:
-        function = choice.get("function")
-        if choice.get("type") != "function" or type(function) is not dict or type(function.get("name")) is not str:
-            raise bad_request('tool_choice must be {"type": "function", "function": {"name": …}}', "tool_choice")
-        return str(function["name"])
-    if choice == "required" and len(names) == 1:
-        return names[0]
-    if choice in (None, "auto", "required"):
-        raise _left_to_the_model()
-    raise bad_request("tool_choice must be none, or name a function", "tool_choice")
+def _named(choice: Any) -> str:
+    function = choice.get("function") if type(choice) is dict else None
+    if type(function) is not dict or choice.get("type") != "function" or type(function.get("name")) is not str:
+        raise bad_request(
+            'tool_choice must be none, auto, required or {"type": "function", "function": {"name": …}}', "tool_choice"
+        )
+    return str(function["name"])
 
 
-def _left_to_the_model() -> ApiError:
-    return bad_request(
-        "tools among which the model may choose are not supported: tool_choice must be none, required with a single "
-        'tool, or {"type": "function", "function": {"name": …}}',
-        "tool_choice",
-    )
-
-
-def _functions(tools: Any) -> dict[str, tuple[str, Any]]:
-    """name → (place, schema of the parameters)"""
-    if tools is None:
-        return {}
-    if type(tools) is not list or len(tools) > MAX_TOOLS:
+def _tools(value: Any) -> tuple[dict[str, Any], ...]:
+    if value is None:
+        return ()
+    if type(value) is not list or len(value) > MAX_TOOLS:
         raise bad_request(f"tools must be a list of at most {MAX_TOOLS} tools", "tools")
-    functions: dict[str, tuple[str, Any]] = {}
-    for index, tool in enumerate(tools):
+    names: set[str] = set()
+    tools = []
+    for index, tool in enumerate(value):
         place = f"tools[{index}]"
         if type(tool) is not dict or tool.get("type") != "function" or type(tool.get("function")) is not dict:
             raise bad_request(f'{place} must be {{"type": "function", "function": {{…}}}}', "tools")
-        name, parameters = tool["function"].get("name"), tool["function"].get("parameters")
-        if type(name) is not str or not 0 < len(name) <= MAX_NAME_CHARS or name in functions:
-            raise bad_request(f"{place}.function.name must be unique, 1 to {MAX_NAME_CHARS} characters", "tools")
-        if parameters is not None and type(parameters) is not dict:
-            raise bad_request(f"{place}.function.parameters must be a schema, not {kind_of(parameters)}", "tools")
-        functions[name] = (place, {"type": "object", **(parameters or {})})
-    return functions
+        tools.append({"type": "function", "function": _function(tool["function"], f"{place}.function", names)})
+    return tuple(tools)
+
+
+def _function(function: Body, place: str, names: set[str]) -> dict[str, Any]:
+    """Whole: with a description and parameters, which templates look for."""
+    name, parameters, description = (function.get(key) for key in ("name", "parameters", "description"))
+    if type(name) is not str or not 0 < len(name) <= MAX_NAME_CHARS or name in names:
+        raise bad_request(f"{place}.name must be unique, 1 to {MAX_NAME_CHARS} characters", "tools")
+    if parameters is not None and type(parameters) is not dict:
+        raise bad_request(f"{place}.parameters must be a schema, not {kind_of(parameters)}", "tools")
+    if description is not None and type(description) is not str:
+        raise bad_request(f"{place}.description must be a text, not {kind_of(description)}", "tools")
+    names.add(name)
+    schema = {**_NO_PARAMETERS, **parameters} if parameters else {**_NO_PARAMETERS, "additionalProperties": False}
+    return {"name": name, "description": description or "", "parameters": schema}

@@ -68,7 +68,6 @@ class Turn:
             wants_logprobs=question.num_logprobs >= 0,
             return_token_ids=question.return_token_ids,
             echoes=self._echoes(),
-            tool_name=question.tool_name,
         )
 
     async def answer(self) -> web.StreamResponse:
@@ -221,6 +220,7 @@ class Turn:
     def _headers(self) -> Mapping[str, str]:
         headers = {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}
         if self._resume_seconds:
+            "tool_format": self._service.text_model.tool_format.name if question.tools else "",
             headers[RESUME_HEADER] = f"{self._resume_seconds:g}"
         return headers
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
+from engine.text.tool_format import HERMES, MISTRAL, SPACED_MISTRAL, ToolFormat, format_told_by
+from engine.text.tool_prompt import described, with_short_ids
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -29,23 +31,39 @@ class ChatTemplate:
     def __init__(self, source: str | None, template_tokens: Mapping[str, str]) -> None:
         self._source = source
         self._template_tokens = dict(template_tokens)
+        self._told_format = format_told_by(source)
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """How an answer writes calls: the template's way, or the one that is described where it has none."""
+        return self._told_format or HERMES
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True, wall_ns: int | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        wall_ns: int | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
         """The prompt. Encode it with add_special=False: the template writes the special tokens itself.
 
-        messages   role, and content as a string or a list of text parts, which are joined by newlines
+        messages   role, and content as a string or a list of text parts, which are joined by newlines; of calls
+                   `tool_calls`, whose arguments are values, and of their results `tool_call_id`
+        tools      functions that the answer may call
         wall_ns    nanoseconds since 1970-01-01 UTC, for templates that write the date
         Raises ChatTemplateError.
         """
         template = self._template
-        plain = [_with_plain_content(message) for message in messages]
+        plain: Sequence[Mapping[str, Any]] = [_with_plain_content(message) for message in messages]
+        if self._told_format is None:
+            plain, tools = described(plain, tools), ()
+        elif self._told_format in (MISTRAL, SPACED_MISTRAL):
+            plain = with_short_ids(plain)
         try:
             return template.render(
                 **self._template_tokens,
                 messages=plain,
-                tools=None,
+                tools=list(tools) or None,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
                 strftime_now=lambda pattern: _format_time(pattern, wall_ns),

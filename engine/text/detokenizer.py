@@ -16,17 +16,23 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 class Detokenizer:
     """
     skip_special_tokens   leave out tokens that control the model
+    shown_ids             of these, those that are not left out
     follows_text          the answer goes on from a prompt, so a leading space is a part of it; otherwise the one that
                           SentencePiece tokenizers put before a text is taken away
     Bytes that can be part of no character become U+FFFD at once, those of an unfinished one at the end, once.
     """
 
     def __init__(
-        self, text_model: "TextModel", *, skip_special_tokens: bool = True, follows_text: bool = False
+        self,
+        text_model: "TextModel",
+        *,
+        skip_special_tokens: bool = True,
+        shown_ids: frozenset[int] = frozenset(),
+        follows_text: bool = False,
     ) -> None:
         vocabulary = text_model.vocabulary
         self._token_bytes = vocabulary.token_bytes
-        self._skipped_ids = vocabulary.special_ids if skip_special_tokens else frozenset()
+        self._skipped_ids = vocabulary.special_ids - shown_ids if skip_special_tokens else frozenset()
         self._strips_space = vocabulary.strips_leading_space and not follows_text
         self._decoder = _Decoder(errors="replace")
 

@@ -23,13 +23,17 @@ class InvalidGrammar(EngineError):
 
 def of_json_schema(schema: Any) -> str:
     """JSON that is valid under `schema`, a JSON schema as a value. Raises InvalidGrammar."""
+    return checked(json.dumps({"grammars": [{"json_schema": with_options(schema)}]}))
+
+
+def with_options(schema: Any) -> dict[str, Any]:
+    """A JSON schema as llguidance is to read it; its own options in a schema win over ours. Raises InvalidGrammar."""
     if isinstance(schema, bool):
         schema = {} if schema else {"enum": []}
-    given = schema.get("x-guidance", {})  # llguidance's own options in a schema win over ours
+    given = schema.get("x-guidance", {})
     if not isinstance(given, dict):
         raise InvalidGrammar("x-guidance must be an object")
-    options = {**_JSON_OPTIONS, **given}
-    return _checked(json.dumps({"grammars": [{"json_schema": {**schema, "x-guidance": options}}]}))
+    return {**schema, "x-guidance": {**_JSON_OPTIONS, **given}}
 
 
 def of_any_object() -> str:
@@ -41,12 +45,12 @@ def of_pattern(pattern: str) -> str:
     """Text that a regular expression matches from its beginning to its end. Raises InvalidGrammar."""
     from llguidance import LLMatcher
 
-    return _checked(LLMatcher.grammar_from_regex(pattern))
+    return checked(LLMatcher.grammar_from_regex(pattern))
 
 
 def of_choices(choices: Sequence[str]) -> str:
     """One of these texts. Raises InvalidGrammar."""
-    return _checked("start: " + " | ".join([json.dumps(choice) for choice in choices]))
+    return checked("start: " + " | ".join([json.dumps(choice) for choice in choices]))
 
 
 def of_grammar(source: str) -> str:
@@ -54,12 +58,13 @@ def of_grammar(source: str) -> str:
     from llguidance import grammar_from
 
     try:
-        return _checked(grammar_from("grammar", source))
+        return checked(grammar_from("grammar", source))
     except ValueError as error:
         raise InvalidGrammar(_one_line(str(error))) from error
 
 
-def _checked(grammar: str) -> str:
+def checked(grammar: str) -> str:
+    """`grammar` itself, in llguidance's own words. Raises InvalidGrammar."""
     if len(grammar) > MAX_GRAMMAR_CHARS:
         raise InvalidGrammar(f"it has {len(grammar)} characters, at most {MAX_GRAMMAR_CHARS} are taken")
     from llguidance import LLMatcher

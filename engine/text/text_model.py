@@ -9,6 +9,7 @@ from engine.text.detokenizer import Detokenizer
 from engine.text.folder_vocabulary import folder_vocabulary
 from engine.text.gguf_vocabulary import gguf_vocabulary
 from engine.text.model_source import ModelSource
+from engine.text.tool_format import ToolFormat
 from engine.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -95,11 +96,20 @@ class TextModel:
         """The same as text, U+FFFD for what is not a whole character: for log-probabilities. Raises UnknownToken."""
         return self.token_bytes(token_id).decode(errors="replace")
 
+    @property
+    def tool_format(self) -> ToolFormat:
+        """How it writes calls of functions."""
+        return self._chat_template.tool_format
+
     def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True, wall_ns: int | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        wall_ns: int | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
         """The prompt for `messages`, to be encoded with add_special=False: see `ChatTemplate.render`."""
-        return self._chat_template.render(messages, add_generation_prompt, wall_ns)
+        return self._chat_template.render(messages, add_generation_prompt, wall_ns, tools)
 
     def _known(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocab_size:
