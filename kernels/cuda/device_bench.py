@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.cuda.linear import linear_part
-from kernels.cuda.planes import Planes
+from kernels.cuda.planes import INPUTS_A_WORD, Planes
 from kernels.cuda.tiles import Shape, Tile, default_plan
 from kernels.cuda.weights import Part
 
@@ -73,14 +73,13 @@ def fixed_planes(shape: Shape, device: torch.device) -> Planes:
         values = _fixed((outputs, inputs // 2), 2, lambda bytes_: bytes_.to(torch.uint8), device)
     else:
         values = _fixed((outputs, inputs), 2, lambda bytes_: (bytes_ - 128).to(torch.int8), device)
-    groups = (inputs // layout.group, outputs)
+    words = -(-inputs // INPUTS_A_WORD)
     if layout.super_group:
-        scales = _fixed(groups, 3, lambda bytes_: (bytes_ & 63).to(torch.int8), device)
-        super_scales = _fixed((inputs // layout.super_group, outputs), 4, _float16(1e-5, 1e-4), device)
-    else:
-        scales, super_scales = _fixed(groups, 3, _float16(1e-4, 1e-2), device), None
-    has = layout.has_minimums
-    return Planes(values, scales, scales.flip(0) if has else None, super_scales, super_scales if has else None)
+        scales = _fixed((words, 4 * outputs), 3, lambda bytes_: (bytes_ & 63).to(torch.int8), device)
+        supers = _fixed((inputs // layout.super_group, 2 * outputs), 4, _float16(1e-5, 1e-4), device)
+        return Planes(values, scales.view(torch.int32), None, supers.view(torch.int32))
+    scales = _fixed((words, 2 * outputs), 3, _float16(1e-4, 1e-2), device).view(torch.int32)
+    return Planes(values, scales, scales.flip(0) if layout.has_minimums else None)
 
 
 Conversion = Callable[[torch.Tensor], torch.Tensor]

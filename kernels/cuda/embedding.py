@@ -13,7 +13,7 @@ import triton.language as tl
 from kernels.cuda.launch import Variant, launch
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.tiles import Shape
-from kernels.cuda.weight_tile import float_tile, plane_arguments, shape_constants
+from kernels.cuda.weight_tile import absent_planes, float_tile, plane_arguments, plane_types, shape_constants
 from kernels.cuda.weights import Weight
 
 _COLUMNS = 256  # of one program: a whole super group of the K formats
@@ -44,7 +44,6 @@ def _gather(
     scales: tl.tensor,
     minimums: tl.tensor,
     super_scales: tl.tensor,
-    super_minimums: tl.tensor,
     out: tl.tensor,
     scale: tl.tensor,
     NUM_OUTPUTS: tl.constexpr,
@@ -54,23 +53,22 @@ def _gather(
     GROUP: tl.constexpr,
     SUPER_GROUP: tl.constexpr,
     OFFSET: tl.constexpr,
+    HAS_MINIMUMS: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
     first = tl.program_id(1) * COLUMNS
     outputs = tl.load(token_ids + row) + tl.arange(0, 1)
     numbers = float_tile(
-        *(values, scales, minimums, super_scales, super_minimums, outputs, first),
-        *(NUM_OUTPUTS, NUM_INPUTS, BITS, GROUP, SUPER_GROUP, OFFSET, 1, COLUMNS),
+        *(values, scales, minimums, super_scales, outputs, first),
+        *(NUM_OUTPUTS, NUM_INPUTS, BITS, GROUP, SUPER_GROUP, OFFSET, HAS_MINIMUMS, 1, COLUMNS),
     )
     columns = first + tl.arange(0, COLUMNS)
     place = out + row.to(tl.int64) * NUM_INPUTS + columns[None, :]
     tl.store(place, numbers * scale, mask=columns[None, :] < NUM_INPUTS)
 
 
-_PLANES = ("scales", "minimums", "super_scales", "super_minimums")
-
-
-def _variant(format: str, planes: dict[str, str], width: int, vocabulary: int) -> Variant:
+def _variant(format: str, width: int, vocabulary: int) -> Variant:
+    planes = plane_types(LAYOUTS[format])
     return Variant(
         f"embedding of {width} in {format}",
         _gather,
@@ -78,15 +76,10 @@ def _variant(format: str, planes: dict[str, str], width: int, vocabulary: int) -
         {
             "COLUMNS": _COLUMNS,
             **shape_constants(Shape(LAYOUTS[format], vocabulary, width)),
-            **{name: None for name in _PLANES if name not in planes},
+            **absent_planes(LAYOUTS[format]),
         },
         num_warps=1,
     )
 
 
-_Q4_K = {"scales": "*i8", "minimums": "*i8", "super_scales": "*fp16", "super_minimums": "*fp16"}
-VARIANTS = (
-    _variant("Q8_0", {"values": "*i8", "scales": "*fp16"}, 576, 49152),
-    _variant("Q4_K", {"values": "*u8", **_Q4_K}, 4096, 128256),
-    _variant("BF16", {"values": "*bf16"}, 4096, 128256),
-)
+VARIANTS = (_variant("Q8_0", 576, 49152), _variant("Q4_K", 4096, 128256), _variant("BF16", 4096, 128256))

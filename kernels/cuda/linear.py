@@ -89,7 +89,6 @@ def _linear(
     scales: tl.tensor,
     minimums: tl.tensor,
     super_scales: tl.tensor,
-    super_minimums: tl.tensor,
     bias: tl.tensor,
     out: tl.tensor,
     num_rows: tl.tensor,
@@ -97,6 +96,7 @@ def _linear(
     GROUP: tl.constexpr,
     SUPER_GROUP: tl.constexpr,
     OFFSET: tl.constexpr,
+    HAS_MINIMUMS: tl.constexpr,
     NUM_OUTPUTS: tl.constexpr,
     NUM_INPUTS: tl.constexpr,
     FIRST_OUTPUT: tl.constexpr,
@@ -125,8 +125,8 @@ def _linear(
                 )
             else:
                 weights = float_tile(
-                    *(values, scales, minimums, super_scales, super_minimums, outputs, first_input),
-                    *(NUM_OUTPUTS, NUM_INPUTS, BITS, GROUP, SUPER_GROUP, OFFSET, OUTPUTS, DEPTH),
+                    *(values, scales, minimums, super_scales, outputs, first_input),
+                    *(NUM_OUTPUTS, NUM_INPUTS, BITS, GROUP, SUPER_GROUP, OFFSET, HAS_MINIMUMS, OUTPUTS, DEPTH),
                 ).to(tl.bfloat16)
             inputs = first_input + tl.arange(0, DEPTH)
             inside = rows[None, :] < num_rows

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 from kernels.cuda.launch import Variant
 from kernels.cuda.linear import _linear, _merge, linear_constants, merge_constants
-from kernels.cuda.planes import LAYOUTS, Layout
+from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.tiles import Shape, Tile, candidates, default_plan
+from kernels.cuda.weight_tile import absent_planes, plane_types
 
 
 def _linear_variant(name: str, shape: Shape, tile: Tile) -> Variant:
     layout = shape.layout
-    signature = {"x": "*bf16", "values": _VALUES[layout.bits], **_plane_types(layout), "out": "*fp32"}
+    signature = {"x": "*bf16", **plane_types(layout), "out": "*fp32", "num_rows": "i32"}
     constants = {**linear_constants(shape, tile, 0, shape.num_outputs), "bias": None}
-    absent = {plane: None for plane in _SMALL_PLANES if plane not in signature}
     return Variant(
         f"linear {name} {shape.num_outputs}x{shape.num_inputs}, {_told(tile)}",
         _linear,
-        {**signature, "num_rows": "i32"},
-        {**constants, **absent},
+        signature,
+        {**constants, **absent_planes(layout)},
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
@@ -30,21 +30,6 @@ def _linear_variant(name: str, shape: Shape, tile: Tile) -> Variant:
 def _told(tile: Tile) -> str:
     splits = f"{tile.order.splits} splits {'spread' if tile.spread else 'in turn'}"
     return f"{tile.outputs}x{tile.rows}x{tile.order.depth} {splits}, {tile.num_stages} stages"
-
-
-_VALUES = {16: "*bf16", 8: "*i8", 4: "*u8"}
-_SMALL_PLANES = ("scales", "minimums", "super_scales", "super_minimums")
-
-
-def _plane_types(layout: Layout) -> dict[str, str]:
-    types: dict[str, str] = {}
-    if layout.group:
-        types["scales"] = "*i8" if layout.super_group else "*fp16"
-    if layout.super_group:
-        types["super_scales"] = "*fp16"
-    if layout.has_minimums:
-        types |= {name.replace("scales", "minimums"): kind for name, kind in types.items()}
-    return types
 
 
 def _merge_variant(shape: Shape) -> Variant:

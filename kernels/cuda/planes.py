@@ -1,8 +1,9 @@
-"""GGUF blocks → planes: a matrix's numbers, scales and minimums, each in an array of their own, as a GPU reads them.
+"""GGUF blocks → planes: a matrix's numbers and its scales, each in an array of their own, as a GPU reads them well.
 
 A block of a file holds its scale beside its numbers, at addresses that no wide load can use. Here the numbers of a row
-lie one after the other, and the scales of one group of columns lie one output after the other. Nothing is rounded but
-F32 and F16, which become the bfloat16 that a matrix product takes anyway. It must not know tiles or kernels.
+lie one after the other. The scales of 64 inputs are one 32-bit word, the least that a GPU can fetch ahead of its use,
+and the words of the same inputs lie one output after the other. Nothing is rounded but F32 and F16, which become the
+bfloat16 that a matrix product takes anyway. It must not know tiles or kernels.
 Sources of the formats: ggml-quants.c and the gguf package.
 """
 
@@ -17,9 +18,9 @@ from torch import Tensor
 class Layout:
     """How a number is made of its planes: number = scale × (stored - offset) + minimum, in float32, in this order.
 
-    bits         of a stored number: 16 (the bfloat16 itself), 8 (signed) or 4 (unsigned, the even column low)
-    group        columns that share a scale; 0: no scales
-    super_group  columns that share a super scale; 0: none. With one, a scale is super scale × int8, a minimum likewise
+    bits         of a stored number: 16 (the bfloat16 itself), 8 (signed) or 4 (unsigned, the even input low)
+    group        inputs that share a scale; 0: no scales
+    super_group  inputs that share a super scale; 0: none. With one, a scale is super scale × int8, a minimum likewise
     """
 
     bits: int
@@ -44,21 +45,23 @@ LAYOUTS = {
 }
 
 
+INPUTS_A_WORD = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Planes:
     """
-    values           bfloat16 or int8 [outputs, inputs], or uint8 [outputs, inputs / 2]
-    scales           [inputs / group, outputs] float16, or int8 where there are super scales
-    minimums         the same of the minimums
-    super_scales     float16 [inputs / super_group, outputs]
-    super_minimums   the same of the minimums
+    values         bfloat16 or int8 [outputs, inputs], or uint8 [outputs, inputs / 2]
+    scales         int32 [⌈inputs / 64⌉, outputs]: two float16; with a super group four int8, of which the last two are
+                   the minimums where the format has any. The first input's lie lowest; what pads the last word is 0
+    minimums       the same of float16 minimums
+    super_scales   int32 [inputs / super_group, outputs]: the float16 super scale, and above it that of the minimums
     """
 
     values: Tensor
     scales: Tensor | None = None
     minimums: Tensor | None = None
     super_scales: Tensor | None = None
-    super_minimums: Tensor | None = None
 
 
 def planes_of(format: str, rows: Tensor, num_inputs: int) -> Planes:
@@ -69,22 +72,27 @@ def planes_of(format: str, rows: Tensor, num_inputs: int) -> Planes:
     fields = unpack(rows.view(-1, block_bytes))
     num_outputs = rows.shape[0]
     numbers = fields.numbers.reshape(num_outputs, num_inputs)
-
-    def plane(of_blocks: Tensor | None) -> Tensor | None:
-        return None if of_blocks is None else of_blocks.reshape(num_outputs, -1).t().contiguous()
-
     values = _pairs(numbers) if LAYOUTS[format].bits == 4 else numbers.to(torch.int8)
-    return Planes(values, *(plane(part) for part in (fields.scales, fields.minimums)), *map(plane, fields.supers))
+    of_words = fields.scales, fields.minimums, fields.supers
+    return Planes(values, *(None if field is None else _words(field, num_outputs) for field in of_words))
+
+
+def _words(field: Tensor, num_outputs: int) -> Tensor:
+    """`field`'s bytes as int32 [words, outputs]."""
+    of_outputs = field.reshape(num_outputs, -1)
+    missing = -of_outputs.shape[1] * of_outputs.element_size() % 4
+    padded = torch.nn.functional.pad(of_outputs, (0, missing // of_outputs.element_size()))
+    return padded.contiguous().view(torch.int32).t().contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """What blocks hold, block after block, each field [blocks, …] in the order of the columns."""
+    """What blocks hold, block after block, in the order of the inputs and of the words that they make."""
 
     numbers: Tensor
     scales: Tensor
     minimums: Tensor | None = None
-    supers: tuple[Tensor | None, Tensor | None] = (None, None)
+    supers: Tensor | None = None
 
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -137,30 +145,34 @@ def _q8_0(blocks: Tensor) -> _Fields:
     return _Fields(blocks[:, 2:].contiguous().view(torch.int8), _halves(blocks, 0))
 
 
-def _k_scales(packed: Tensor) -> tuple[Tensor, Tensor]:
-    """The eight 6-bit scales and minimums in twelve bytes: get_scale_min_k4 of ggml-quants.c."""
-    low, middle, high = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
+def _k_scales(blocks: Tensor) -> Tensor:
+    """The eight 6-bit scales and minimums in twelve bytes, as words: get_scale_min_k4 of ggml-quants.c."""
+    low, middle, high = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = torch.cat((low & 63, (high & 15) | (low >> 6 << 4)), dim=1)
     minimums = torch.cat((middle & 63, (high >> 4) | (middle >> 6 << 4)), dim=1)
-    return scales.to(torch.int8), minimums.to(torch.int8)
+    return torch.cat((scales.view(-1, 4, 2), minimums.view(-1, 4, 2)), dim=2)
+
+
+def _k_supers(blocks: Tensor) -> Tensor:
+    """A block subtracts its minimum; here it is added."""
+    return torch.cat((_halves(blocks, 0), -_halves(blocks, 2)), dim=1)
 
 
 def _q4_k(blocks: Tensor) -> _Fields:
-    scales, minimums = _k_scales(blocks[:, 4:16])
-    return _Fields(_nibbles(blocks[:, 16:], 32), scales, minimums, (_halves(blocks, 0), -_halves(blocks, 2)))
+    return _Fields(_nibbles(blocks[:, 16:], 32), _k_scales(blocks), None, _k_supers(blocks))
 
 
 def _q5_k(blocks: Tensor) -> _Fields:
-    scales, minimums = _k_scales(blocks[:, 4:16])
     numbers = _nibbles(blocks[:, 48:], 32) | _bits(blocks[:, None, 16:48], range(8), 1) << 4
-    return _Fields(numbers, scales, minimums, (_halves(blocks, 0), -_halves(blocks, 2)))
+    return _Fields(numbers, _k_scales(blocks), None, _k_supers(blocks))
 
 
 def _q6_k(blocks: Tensor) -> _Fields:
     low = _nibbles(blocks[:, 0:128], 64)
     high = _bits(blocks[:, 128:192].reshape(-1, 2, 1, 32), range(0, 8, 2), 3)
-    scales = blocks[:, 192:208].contiguous().view(torch.int8)
-    return _Fields((low | high << 4).to(torch.int8) - 32, scales, None, (_halves(blocks, 208), None))
+    scale = _halves(blocks, 208)
+    supers = torch.cat((scale, torch.zeros_like(scale)), dim=1)
+    return _Fields((low | high << 4).to(torch.int8) - 32, blocks[:, 192:208], None, supers)
 
 
 _UNPACKERS: dict[str, tuple[int, Callable[[Tensor], _Fields]]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from kernels.cuda.planes import Layout
 from kernels.cuda.tiles import Shape
 from kernels.cuda.weights import Part
 
@@ -17,12 +18,31 @@ _2_23 = tl.constexpr(8388608.0)
 
 
 def plane_arguments(part: Part) -> tuple[Any, ...]:
-    """The five planes in the order in which the kernels take them; None where the format has none."""
+    """The four planes in the order in which the kernels take them; None where the format has none."""
     planes = part.planes
-    return planes.values, planes.scales, planes.minimums, planes.super_scales, planes.super_minimums
+    return planes.values, planes.scales, planes.minimums, planes.super_scales
 
 
-def shape_constants(shape: Shape) -> dict[str, int]:
+def plane_types(layout: Layout) -> dict[str, str]:
+    """Triton's word for each plane that the layout has, by the kernels' name for it."""
+    words = {name: "*i32" for name, exists in _has_words(layout).items() if exists}
+    return {"values": {16: "*bf16", 8: "*i8", 4: "*u8"}[layout.bits], **words}
+
+
+def absent_planes(layout: Layout) -> dict[str, None]:
+    """The other planes: constants, to the compiler."""
+    return {name: None for name, exists in _has_words(layout).items() if not exists}
+
+
+def _has_words(layout: Layout) -> dict[str, bool]:
+    return {
+        "scales": layout.group > 0,
+        "minimums": layout.has_minimums and not layout.super_group,
+        "super_scales": layout.super_group > 0,
+    }
+
+
+def shape_constants(shape: Shape) -> dict[str, Any]:
     """The constants under which the kernels know a weight's shape and layout."""
     layout = shape.layout
     return {
@@ -32,6 +52,7 @@ def shape_constants(shape: Shape) -> dict[str, int]:
         "GROUP": layout.group,
         "SUPER_GROUP": layout.super_group,
         "OFFSET": layout.offset,
+        "HAS_MINIMUMS": layout.has_minimums,
     }
 
 
@@ -41,7 +62,6 @@ def float_tile(
     scales: tl.tensor,
     minimums: tl.tensor,
     super_scales: tl.tensor,
-    super_minimums: tl.tensor,
     outputs: tl.tensor,
     first_input: tl.tensor,
     NUM_OUTPUTS: tl.constexpr,
@@ -50,33 +70,37 @@ def float_tile(
     GROUP: tl.constexpr,
     SUPER_GROUP: tl.constexpr,
     OFFSET: tl.constexpr,
+    HAS_MINIMUMS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
 ) -> tl.tensor:
     """float32 [OUTPUTS, INPUTS]: zeros outside the weight.
 
     outputs       int [OUTPUTS]: rows of the weight, in any order; those from NUM_OUTPUTS on are zeros
-    first_input   a multiple of INPUTS; with a super group INPUTS divides it
+    first_input   a multiple of INPUTS, which are a multiple of 64; with a super group INPUTS divides it
     """
     stored = stored_tile(values, outputs, first_input, NUM_OUTPUTS, NUM_INPUTS, BITS, OFFSET, OUTPUTS, INPUTS)
     if BITS == 16:
         numbers = stored.to(tl.float32)
     else:
         GROUPS: tl.constexpr = INPUTS // GROUP
-        groups = first_input // GROUP + tl.arange(0, GROUPS)
-        of_groups = groups[None, :] * NUM_OUTPUTS + outputs[:, None]
-        inside = (outputs[:, None] < NUM_OUTPUTS) & (groups[None, :] < NUM_INPUTS // GROUP)
-        scale = tl.load(scales + of_groups, mask=inside, other=0.0).to(tl.float32)
+        words = _words(scales, outputs, first_input, NUM_OUTPUTS, NUM_INPUTS, INPUTS)
         if SUPER_GROUP > 0:
-            of_super_group = first_input // SUPER_GROUP * NUM_OUTPUTS + outputs
-            super_scale = tl.load(super_scales + of_super_group, mask=outputs < NUM_OUTPUTS, other=0.0)
-            scale = super_scale.to(tl.float32)[:, None] * scale
+            of_tile = first_input // SUPER_GROUP * NUM_OUTPUTS + outputs
+            supers = tl.load(super_scales + of_tile, mask=outputs < NUM_OUTPUTS, other=0)[:, None]
+            if HAS_MINIMUMS:
+                scale = _half(supers, 0) * tl.reshape(tl.join(_byte(words, 0), _byte(words, 1)), (OUTPUTS, GROUPS))
+                minimum = _half(supers, 1) * tl.reshape(tl.join(_byte(words, 2), _byte(words, 3)), (OUTPUTS, GROUPS))
+            else:
+                even, odd = tl.join(_byte(words, 0), _byte(words, 2)), tl.join(_byte(words, 1), _byte(words, 3))
+                scale = _half(supers, 0) * tl.reshape(tl.join(even, odd), (OUTPUTS, GROUPS))
+        else:
+            scale = tl.reshape(tl.join(_half(words, 0), _half(words, 1)), (OUTPUTS, GROUPS))
+            if HAS_MINIMUMS:
+                words = _words(minimums, outputs, first_input, NUM_OUTPUTS, NUM_INPUTS, INPUTS)
+                minimum = tl.reshape(tl.join(_half(words, 0), _half(words, 1)), (OUTPUTS, GROUPS))
         grouped = scale[:, :, None] * tl.reshape(stored, (OUTPUTS, GROUPS, GROUP))
-        if minimums is not None:
-            minimum = tl.load(minimums + of_groups, mask=inside, other=0.0).to(tl.float32)
-            if SUPER_GROUP > 0:
-                super_minimum = tl.load(super_minimums + of_super_group, mask=outputs < NUM_OUTPUTS, other=0.0)
-                minimum = super_minimum.to(tl.float32)[:, None] * minimum
+        if HAS_MINIMUMS:
             grouped = grouped + minimum[:, :, None]
         numbers = tl.reshape(grouped, (OUTPUTS, INPUTS))
     return numbers
@@ -116,3 +140,30 @@ def stored_tile(
 def _small_float(number: tl.tensor, OFFSET: tl.constexpr) -> tl.tensor:
     """float32 of int32 0 … 2²³-1, less OFFSET, exactly. A conversion instruction would take eight times as long."""
     return (number | _BITS_OF_2_23).to(tl.float32, bitcast=True) - (_2_23 + OFFSET)
+
+
+@triton.jit
+def _words(
+    plane: tl.tensor,
+    outputs: tl.tensor,
+    first_input: tl.tensor,
+    NUM_OUTPUTS: tl.constexpr,
+    NUM_INPUTS: tl.constexpr,
+    INPUTS: tl.constexpr,
+) -> tl.tensor:
+    """int32 [OUTPUTS, INPUTS / 64] of a plane of words."""
+    words = first_input // 64 + tl.arange(0, INPUTS // 64)
+    inside = (outputs[:, None] < NUM_OUTPUTS) & (words[None, :] < (NUM_INPUTS + 63) // 64)
+    return tl.load(plane + words[None, :] * NUM_OUTPUTS + outputs[:, None], mask=inside, other=0)
+
+
+@triton.jit
+def _half(word: tl.tensor, PLACE: tl.constexpr) -> tl.tensor:
+    """The float16 in the low (0) or high half (1) of a word, as float32."""
+    return (word >> 16 * PLACE).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _byte(word: tl.tensor, PLACE: tl.constexpr) -> tl.tensor:
+    """The signed byte at a place of a word, as float32."""
+    return (word >> 8 * PLACE).to(tl.int8).to(tl.float32)

@@ -71,7 +71,7 @@ def test_how_the_work_is_cut_changes_no_bit(bias: torch.Tensor | None) -> None:
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-@pytest.mark.parametrize("order", [Order(32, 3), Order(64, 1)])
+@pytest.mark.parametrize("order", [Order(128, 3), Order(64, 1)])
 def test_another_order_has_other_bits(order: Order) -> None:
     """So the equalities above mean something."""
     weight, x = pack([stored_matrix("Q4_1", 70, 320)], "cpu"), _inputs(20, 320)
