@@ -83,11 +83,12 @@ class CpuBackend:
         self._num_logits = 0
         self.vocab_size = parameters.shape.vocab_size
         self._parameters = parameters
-        cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
+        cos, sin = _rotary_tables(parameters, max_positions)
         self._rotary_digest = hashlib.sha256(cos.tobytes() + sin.tobytes()).hexdigest()
-        shape = native.Shape(**{name: getattr(self.shape, name) for name, _kind in native.Shape._fields_})
+        fields = {name: getattr(self.shape, name) for name, _kind in native.Shape._fields_}
+        shape = native.Shape(**fields | {"activation": native.ACTIVATION_NUMBERS[self.shape.activation]})
         decoder = self._library.reprise_create(
-            c.byref(shape), len(cos), cos.ctypes.data, sin.ctypes.data, self._num_threads
+            c.byref(shape), cos.shape[1], cos.ctypes.data, sin.ctypes.data, self._num_threads
         )
         native.raise_if_failed(self._library, decoder)
         self._decoder = decoder
@@ -238,10 +239,16 @@ def _places(memory: KVPair, slots: Integers) -> tuple[Places, Places]:
     return of_keys, plain_places(values, slots)
 
 
+def _rotary_tables(parameters: DecoderParameters, max_positions: int) -> tuple[Floats, Floats]:
+    """Cosines and sines, [2, positions, head_dim / 2] each: of the layers that see everything, then of local ones."""
+    frequencies = parameters.inverse_frequencies
+    kinds = (frequencies, parameters.local_inverse_frequencies or frequencies)
+    tables = [rotary_tables(of_kind, max_positions) for of_kind in kinds]
+    return np.stack([cos for cos, _ in tables]), np.stack([sin for _, sin in tables])
+
+
 def unsupported_reason(shape: DecoderShape) -> str | None:
     """Why the native library cannot run a decoder of this shape; None: it can."""
-    if shape.beyond_llama:
-        return f"{', '.join(shape.beyond_llama)}: the CPU library has none of it"
     if shape.head_dim % _LANES:
         return f"heads of {shape.head_dim} dimensions: the CPU library needs a multiple of {_LANES}"
     return None

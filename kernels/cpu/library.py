@@ -33,6 +33,8 @@ class StoredRows(c.Structure):
 
 
 class Shape(c.Structure):
+    """DecoderShape in src/decoder.h; activation is a number of `ACTIVATION_NUMBERS`."""
+
     _fields_ = (
         ("num_layers", c.c_int),
         ("hidden_size", c.c_int),
@@ -42,6 +44,11 @@ class Shape(c.Structure):
         ("head_dim", c.c_int),
         ("vocab_size", c.c_int),
         ("norm_epsilon", c.c_float),
+        ("embedding_scale", c.c_float),
+        ("attention_scale", c.c_float),
+        ("activation", c.c_int32),
+        ("has_post_norms", c.c_int),
+        ("window", c.c_int),
     )
 
 
@@ -98,9 +105,13 @@ class BlockMemory(c.Structure):
     )
 
 
-FORMAT_NUMBERS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q4_K": 6, "Q6_K": 7}
+FORMAT_NUMBERS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q4_K": 6, "Q6_K": 7, "Q5_0": 8}
+ACTIVATION_NUMBERS = {"silu": 0, "gelu_tanh": 1}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
-VECTORS = ("attention_norm", "mlp_norm", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm")
+VECTORS = (
+    *("attention_norm", "mlp_norm", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm"),
+    *("post_attention_norm", "post_mlp_norm"),
+)
 OUTSIDE_LAYERS = -1  # the head among the matrices, the final norm among the vectors
 
 _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
@@ -113,6 +124,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_set_num_threads": (c.c_int, (c.c_void_p, c.c_int)),
     "reprise_set_matrix": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p)),
     "reprise_set_vector": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int)),
+    "reprise_set_local": (None, (c.c_void_p, c.c_int)),
     "reprise_set_embedding": (None, (c.c_void_p, c.c_void_p)),
     "reprise_step": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_step_traced": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p)),
@@ -124,7 +136,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_exp": (None, (c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_rms_norm": (None, (c.c_void_p, c.c_void_p, c.c_int, c.c_float, c.c_void_p)),
     "reprise_rotate": (None, (c.c_void_p, c.c_int, c.c_void_p, c.c_void_p)),
-    "reprise_gated": (None, (c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
+    "reprise_gated": (None, (c.c_int32, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_decode_row": (None, (c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_row_statistics": (None, (c.c_void_p, c.c_int, c.c_void_p)),
 }

@@ -1,7 +1,7 @@
 """A model's weights → the native library, which repacks each into tiles of its own.
 
-A format that the library has no tiles for (Q5_0, Q5_1, Q5_K) is handed over as float32: exact, and four to six times
-the memory. It must not know steps or KV memory.
+A format that the library has no tiles for (Q5_1, Q5_K) is handed over as float32: exact, and four to six times the
+memory. It must not know steps or KV memory.
 """
 
 import ctypes as c
@@ -41,6 +41,8 @@ def _hand_over_layer(library: c.CDLL, decoder: int, index: int, layer: LayerPara
         vector = getattr(layer, name)
         if vector is not None:
             _set_vector(library, decoder, index, which, vector)
+    if layer.is_local:
+        library.reprise_set_local(decoder, index)
 
 
 def _set_matrix(library: c.CDLL, decoder: int, layer: int, which: int, tensor: StoredTensor) -> None:

@@ -14,7 +14,7 @@ from kernels.packing import SequenceRows
 from kernels.sampling import Draw, DrawParameters, DrawRow
 from tests.execution.steps import Memory, Story
 from tests.kernels.cpu_library import instruction_sets, loaded
-from tests.kernels.tiny_models import FORMATS, SMALL, random_parameters
+from tests.kernels.tiny_models import FORMATS, GEMMA, SMALL, random_parameters
 
 if len(instruction_sets()) < 2:
     pytest.skip("only the portable library runs on this processor: nothing to compare", allow_module_level=True)
@@ -76,6 +76,13 @@ def test_every_head_size_has_the_same_bits(head_dim: int, dtype: str) -> None:
 def test_every_query_group_has_the_same_bits(num_heads: int, num_kv_heads: int) -> None:
     shape = dataclasses.replace(SMALL, head_dim=32, num_heads=num_heads, num_kv_heads=num_kv_heads, num_layers=1)
     assert_all_agree(random_parameters("Q4_0", shape, has_norms=True))
+
+
+@pytest.mark.parametrize("window", [1, 5, 100])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_local_layers_have_the_same_bits(window: int, dtype: str) -> None:
+    shape = dataclasses.replace(GEMMA, window=window, head_dim=256)
+    assert_all_agree(random_parameters("Q5_0", shape, has_norms=True), dtype)
 
 
 def test_sizes_that_fill_no_vector_have_the_same_bits() -> None:

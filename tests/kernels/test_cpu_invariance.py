@@ -17,7 +17,7 @@ from kernels.cpu.backend import CpuBackend
 from kernels.packing import SequenceRows
 from tests.execution.steps import Memory, Story, assert_same_bits, logits_in_chunks
 from tests.kernels.cpu_library import instruction_sets, loaded
-from tests.kernels.tiny_models import FORMATS, SMALL, random_parameters
+from tests.kernels.tiny_models import FORMATS, GEMMA, SMALL, random_parameters
 
 instruction_sets()  # skips all of this where the library is not built
 
@@ -48,17 +48,23 @@ class Case:
         return logits_in_chunks(memory or self.memory(), story or self.story, ends, FIRST_WANTED)
 
 
-# Q4_0, F16 and F32 share all but their loads with Q4_1 and BF16.
+# Q4_0, Q5_0, F16 and F32 share all but their loads with Q4_1, Q8_0 and BF16.
 CASES = [
-    *[pytest.param(format, marks=[pytest.mark.slow] if format in ("Q4_0", "F16", "F32") else []) for format in FORMATS],
+    *[
+        pytest.param(format, marks=[pytest.mark.slow] if format in ("Q4_0", "Q5_0", "F16", "F32") else [])
+        for format in FORMATS
+    ],
     "Q4_1 with float32 keys and values",
+    "Q5_0 with local layers",
 ]
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     format, _, rest = str(request.param).partition(" ")
-    backend = loaded(random_parameters(format), dtype="float32" if rest else "auto")
+    shape = GEMMA if "local" in rest else SMALL
+    parameters = random_parameters(format, shape, has_norms=shape is GEMMA)
+    backend = loaded(parameters, dtype="float32" if "float32" in rest else "auto")
     yield Case(backend)
     backend.close()
 

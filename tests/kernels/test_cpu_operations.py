@@ -64,9 +64,28 @@ def test_a_head_is_rotated_half_against_half(instruction_set: str, head_dim: int
 
 @every_instruction_set
 @pytest.mark.parametrize("length", LENGTHS)
+def test_the_gate_is_gelu_by_its_tanh_formula(instruction_set: str, length: int) -> None:
+    gate, up, result = random_floats(length, 5), random_floats(length), np.empty(length, np.float32)
+    call(instruction_set, "gated", 1, gate, up, length, result)
+    exact = gate.astype(np.float64)
+    expected = 0.5 * exact * (1 + np.tanh(np.sqrt(2 / np.pi) * (exact + 0.044715 * exact**3))) * up
+    # The exponent is rounded, and of -20 the exponential is then off by a millionth.
+    np.testing.assert_allclose(result, expected, rtol=3e-6, atol=1e-10)
+
+
+@every_instruction_set
+def test_gelu_of_very_large_numbers_is_finite(instruction_set: str) -> None:
+    gate = np.array([1e15, -1e15, 100.0, -100.0, 0.0, -0.0], dtype=np.float32)
+    result = np.empty_like(gate)
+    call(instruction_set, "gated", 1, gate, np.ones_like(gate), len(gate), result)
+    np.testing.assert_allclose(result, [1e15, 0, 100, 0, 0, 0], rtol=1e-6, atol=1e-20)
+
+
+@every_instruction_set
+@pytest.mark.parametrize("length", LENGTHS)
 def test_the_gate_is_silu(instruction_set: str, length: int) -> None:
     gate, up, result = random_floats(length, 20), random_floats(length), np.empty(length, np.float32)
-    call(instruction_set, "gated", gate, up, length, result)
+    call(instruction_set, "gated", 0, gate, up, length, result)
     exact = gate.astype(np.float64)
     expected = exact / (1 + np.exp(-exact)) * up
     np.testing.assert_allclose(result, expected, rtol=6e-7, atol=1e-37)  # exp's two units, a quotient, two products

@@ -61,9 +61,12 @@ def test_the_tables_have_the_bits_of_torchs_own_cosines() -> None:
     assert np.array_equal(sin, torch.sin(angles).float())
 
 
-@pytest.mark.parametrize("block_size", [1, 5, 16, 48, 256, 300])
-def test_attention_is_softmax_over_the_keys_up_to_the_query(block_size: int) -> None:
-    """Ragged sequences, several splits, every kind of block.
+@pytest.mark.parametrize(
+    ("block_size", "window"),
+    [(1, 0), (5, 0), (16, 0), (48, 0), (256, 0), (300, 0), (5, 1), (16, 3), (16, 254), (48, 300)],
+)
+def test_attention_is_softmax_over_the_keys_up_to_the_query(block_size: int, window: int) -> None:
+    """Ragged sequences, several splits, every kind of block; windows that begin within a group of queries.
 
     Tolerance: scores reach 20, which float32 rounds by 1e-6, and so their exponentials; values reach 3.
     """
@@ -80,21 +83,24 @@ def test_attention_is_softmax_over_the_keys_up_to_the_query(block_size: int) -> 
     keys, values = memory.view(2, num_blocks + 1, SHAPE.num_kv_heads, block_size, head_dim)
     queries = torch.cat([hashed_rows(num_rows * 6, head_dim) * 3, torch.zeros(6, head_dim)]).view(-1, 6, head_dim)
     attended = torch.zeros(num_rows, 6 * head_dim)
-    plan = AttentionPlan.of(batch, SHAPE, block_size, zero_block=num_blocks, zero_row=num_rows)
+    plan = AttentionPlan.of(batch, SHAPE, block_size, zero_block=num_blocks, zero_row=num_rows, window=window)
     attend(plan, queries, keys, values, attended)
     row = 0
     for sequence, (start, count) in zip(sequences, pieces, strict=True):
         for position in range(start, start + count):
-            expected = plain_attention(queries[row], keys, values, sequence.block_table, position + 1, block_size)
+            first = max(0, position + 1 - window) if window else 0
+            expected = plain_attention(
+                queries[row], keys, values, sequence.block_table, first, position + 1, block_size
+            )
             torch.testing.assert_close(attended[row].double(), expected, rtol=0, atol=1e-5)
             row += 1
 
 
 def plain_attention(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: object, length: int, block_size: int
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: object, first: int, end: int, block_size: int
 ) -> torch.Tensor:
-    """One query [heads, head_dim] over the first `length` slots of a block table, in float64."""
-    slots = torch.arange(length)
+    """One query [heads, head_dim] over the slots first … end-1 of a block table, in float64."""
+    slots = torch.arange(first, end)
     blocks = torch.tensor(list(table))[slots // block_size]  # type: ignore[call-overload]
     k, v = (memory[blocks, :, slots % block_size].double().repeat_interleave(3, dim=1) for memory in (keys, values))
     weights = (torch.einsum("hd,nhd->hn", query.double(), k) / SHAPE.head_dim**0.5).softmax(-1)

@@ -1,5 +1,7 @@
 """A traced step has the bits of an ordinary one and the same operations everywhere; what a tap writes takes effect."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -19,23 +21,27 @@ from kernels.trace import (
 )
 from tests.execution.steps import assert_same_bits
 from tests.kernels.cpu_library import instruction_sets, loaded
-from tests.kernels.tiny_models import SMALL, random_parameters
+from tests.kernels.tiny_models import GEMMA, SMALL, random_parameters
 
-NATIVE = ["F32", "BF16", "Q4_1", "Q8_0"]
+NATIVE = ["F32", "BF16", "Q4_1", "Q8_0", "Q5_0 with local layers"]
 BLOCK_SIZE = 16
 NUM_BLOCKS = 40
 
 
 def make_backend(name: str) -> Backend:
-    if name == "reference":
+    local = dataclasses.replace(GEMMA, num_layers=SMALL.num_layers, window=100)
+    if name.startswith("reference"):
+        shape = local if "local" in name else SMALL
         backend = ReferenceBackend(2)
-        backend.load(random_parameters("F32", has_bias=True, has_norms=True), 700)
+        backend.load(random_parameters("F32", shape, has_bias=True, has_norms=True), 700)
         return backend
     instruction_sets()
+    if "local" in name:
+        return loaded(random_parameters("Q5_0", local, has_norms=True), max_positions=700)
     return loaded(random_parameters(name, has_bias=name == "F32", has_norms=name == "F32"), max_positions=700)
 
 
-@pytest.fixture(scope="module", params=["reference", *NATIVE])
+@pytest.fixture(scope="module", params=["reference", "reference with local layers", *NATIVE])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return make_backend(request.param)
 
@@ -152,7 +158,8 @@ def test_slots_read_the_same_wherever_they_lie(backend: Backend) -> None:
     backend.forward(before, keys, values)
     source = np.array([17, 18, 250])
     rows = backend.read_slots((keys, values), source)
-    assert rows.shape == (3, SMALL.num_layers, 2 * SMALL.num_kv_heads * SMALL.head_dim)
+    num_layers, _blocks, num_kv_heads, _block_size, head_dim = keys.shape
+    assert rows.shape == (3, num_layers, 2 * num_kv_heads * head_dim)
     backend.write_slots((keys, values), np.array([600, 333, 604]), rows)
     assert np.array_equal(backend.read_slots((keys, values), np.array([600, 333, 604])), rows)
     assert np.array_equal(backend.read_slots((keys, values), source), rows)

@@ -9,7 +9,7 @@ from engine.execution.rotary import inverse_frequencies
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
 from kernels.stored_tensor import StoredTensor
 
-FORMATS = ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16", "F16", "F32")
+FORMATS = ("Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q6_K", "BF16", "F16", "F32")
 
 SMALL = DecoderShape(
     num_layers=2,
@@ -20,6 +20,24 @@ SMALL = DecoderShape(
     head_dim=64,
     vocab_size=1003,
     norm_epsilon=1e-5,
+)
+
+GEMMA = (
+    DecoderShape(  # layers 0 and 1 see a window, layer 2 everything; around position 2,050 it begins in another split
+        num_layers=3,
+        hidden_size=256,
+        intermediate_size=512,
+        num_heads=4,
+        num_kv_heads=1,
+        head_dim=128,
+        vocab_size=1003,
+        norm_epsilon=1e-6,
+        activation="gelu_tanh",
+        has_post_norms=True,
+        embedding_scale=16.0,
+        attention_scale=0.07,
+        window=515,
+    )
 )
 
 
@@ -50,14 +68,14 @@ def random_parameters(
 ) -> DecoderParameters:
     """Weights in `format`; the tied embedding too, or in a format of its own."""
     table = random_matrix(embedding or format, shape.vocab_size, shape.hidden_size, 1, scale=8.0)
-    layers = tuple(
-        [_random_layer(format, shape, 100 * (index + 1), has_bias, has_norms) for index in range(shape.num_layers)]
-    )
+    layers = tuple([_random_layer(format, shape, index, has_bias, has_norms) for index in range(shape.num_layers)])
     frequencies = tuple(inverse_frequencies(10_000.0, shape.head_dim))
-    return DecoderParameters(shape, table, layers, random_vector(shape.hidden_size, 2, 1.0), table, frequencies)
+    local = tuple(inverse_frequencies(100.0, shape.head_dim)) if shape.window else ()
+    return DecoderParameters(shape, table, layers, random_vector(shape.hidden_size, 2, 1.0), table, frequencies, local)
 
 
-def _random_layer(format: str, shape: DecoderShape, seed: int, has_bias: bool, has_norms: bool) -> LayerParameters:
+def _random_layer(format: str, shape: DecoderShape, index: int, has_bias: bool, has_norms: bool) -> LayerParameters:
+    seed = 100 * (index + 1)
     hidden, middle = shape.hidden_size, shape.intermediate_size
     q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
     return LayerParameters(
@@ -75,6 +93,9 @@ def _random_layer(format: str, shape: DecoderShape, seed: int, has_bias: bool, h
         v_bias=random_vector(kv_size, seed + 11, 0.0) if has_bias else None,
         q_norm=random_vector(shape.head_dim, seed + 12, 1.0) if has_norms else None,
         k_norm=random_vector(shape.head_dim, seed + 13, 1.0) if has_norms else None,
+        post_attention_norm=random_vector(hidden, seed + 14, 1.0) if shape.has_post_norms else None,
+        post_mlp_norm=random_vector(hidden, seed + 15, 1.0) if shape.has_post_norms else None,
+        is_local=shape.window > 0 and index + 1 < shape.num_layers,
     )
 
 

@@ -69,11 +69,11 @@ void write_value(const AttentionShape& shape, const KvLayer& memory, int64_t slo
 
 template <class Element>
 Split<Element> whole_groups(const AttentionShape& shape, const KvLayer& memory, const AttentionTask& task, int first_key,
-                            int num_keys) {
+                            int first_group, int num_keys) {
     Split<Element> split;
     const int block_size = memory.block_size;
     const size_t group_elements = static_cast<size_t>(kLanes * shape.head_dim);
-    for (int group = 0; group * kLanes < num_keys; ++group) {
+    for (int group = first_group; group * kLanes < num_keys; ++group) {
         const int key = first_key + group * kLanes;
         const int64_t block = task.block_table[key / block_size];
         const size_t offset = static_cast<size_t>(key % block_size / kLanes) * group_elements;
@@ -85,13 +85,13 @@ Split<Element> whole_groups(const AttentionShape& shape, const KvLayer& memory, 
 
 template <class Element>
 Split<Element> gathered_groups(const AttentionShape& shape, const KvLayer& memory, const AttentionTask& task,
-                               int first_key, int num_keys, AttentionScratch& scratch) {
+                               int first_key, int first_group, int num_keys, AttentionScratch& scratch) {
     Split<Element> split;
     const int block_size = memory.block_size, dims = shape.head_dim;
     const size_t group_elements = static_cast<size_t>(kLanes * dims);
     auto* keys = reinterpret_cast<Element*>(scratch.gathered_keys.data());
     auto* values = reinterpret_cast<Element*>(scratch.gathered_values.data());
-    for (int i = 0; i < num_keys; ++i) {
+    for (int i = first_group * kLanes; i < num_keys; ++i) {
         const int64_t block = task.block_table[(first_key + i) / block_size];
         const size_t row = static_cast<size_t>((first_key + i) % block_size) * static_cast<size_t>(dims);
         const Element* key = kv_block<Element>(shape, memory.keys, block, task.kv_head, block_size) + row;
@@ -152,16 +152,26 @@ inline void score_group(const Element* keys, const float* queries, int head_dim,
     for (int q = 0; q < Q; ++q) store(scores + q * kSplitKeys, mul(add(even_sums[q], odd_sums[q]), broadcast(scale)));
 }
 
-// Scores of one query → weights, in place; lanes past its last key hold 0.
-inline void weigh(float* scores, int num_keys, float& highest, float& total) {
+// Lanes from `count` on of a, `other` in those before.
+inline Floats last_lanes(Floats a, int count, float other) {
+    if (count <= 0) return a;
+    float lanes[kLanes];
+    store(lanes, a);
+    for (int i = 0; i < count; ++i) lanes[i] = other;
+    return load(lanes);
+}
+
+// Scores of one query → weights, in place; lanes before its first key and past its last hold 0.
+inline void weigh(float* scores, int first_key, int num_keys, float& highest, float& total) {
+    const int first = first_key / kLanes * kLanes;
     Floats highest_lanes = broadcast(kLowest);
-    for (int key = 0; key < num_keys; key += kLanes)
-        highest_lanes = max(first_lanes(load(scores + key), num_keys - key, kLowest), highest_lanes);
+    for (int key = first; key < num_keys; key += kLanes)
+        highest_lanes = max(last_lanes(first_lanes(load(scores + key), num_keys - key, kLowest), first_key - key, kLowest), highest_lanes);
     highest = highest_of_lanes(highest_lanes);
     Floats totals = zero_floats();
-    for (int key = 0; key < num_keys; key += kLanes) {
+    for (int key = first; key < num_keys; key += kLanes) {
         const Floats weights = exp_of_nonpositive(sub(load(scores + key), broadcast(highest)));
-        const Floats kept = first_lanes(weights, num_keys - key, 0.0f);
+        const Floats kept = last_lanes(first_lanes(weights, num_keys - key, 0.0f), first_key - key, 0.0f);
         totals = add(totals, kept);
         store(scores + key, kept);
     }
@@ -170,18 +180,29 @@ inline void weigh(float* scores, int num_keys, float& highest, float& total) {
 
 // Mix V × 16 dimensions of the values by the weights of Q queries, one key after the other.
 template <int Q, int V, class Element>
-inline void mix(const Split<Element>& split, const float* weights, const int* num_keys, int head_dim, int first_dim,
-                float* mixed) {
+inline void mix(const Split<Element>& split, const float* weights, const int* first_key, const int* end_key, int head_dim,
+                int first_dim, float* mixed) {
     Floats sums[Q][V];
     for (int q = 0; q < Q; ++q)
         for (int v = 0; v < V; ++v) sums[q][v] = zero_floats();
-    int common = num_keys[0], longest = num_keys[0];
+    int begin = first_key[0], common_begin = first_key[0], common_end = end_key[0], end = end_key[0];
     for (int q = 1; q < Q; ++q) {
-        common = num_keys[q] < common ? num_keys[q] : common;
-        longest = num_keys[q] > longest ? num_keys[q] : longest;
+        begin = std::min(begin, first_key[q]), common_begin = std::max(common_begin, first_key[q]);
+        common_end = std::min(common_end, end_key[q]), end = std::max(end, end_key[q]);
     }
-    int key = 0;
-    for (; key < common; ++key) {
+    const auto mix_some = [&](int from, int to) {  // keys that only some of the queries see
+        for (int key = from; key < to; ++key) {
+            const Element* row = split.values[key / kLanes] + key % kLanes * head_dim + first_dim;
+#pragma GCC unroll 8
+            for (int q = 0; q < Q; ++q)
+                if (key >= first_key[q] && key < end_key[q])
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v)
+                        sums[q][v] = fma(broadcast(weights[q * kSplitKeys + key]), load_values(row + v * kLanes), sums[q][v]);
+        }
+    };
+    mix_some(begin, std::min(common_begin, end));
+    for (int key = common_begin; key < common_end; ++key) {
         const Element* row = split.values[key / kLanes] + key % kLanes * head_dim + first_dim;
         Floats values[V];
 #pragma GCC unroll 4
@@ -193,15 +214,7 @@ inline void mix(const Split<Element>& split, const float* weights, const int* nu
             for (int v = 0; v < V; ++v) sums[q][v] = fma(weight, values[v], sums[q][v]);
         }
     }
-    for (; key < longest; ++key) {  // keys that only the later ones of the queries may see
-        const Element* row = split.values[key / kLanes] + key % kLanes * head_dim + first_dim;
-#pragma GCC unroll 8
-        for (int q = 0; q < Q; ++q)
-            if (key < num_keys[q])
-#pragma GCC unroll 4
-                for (int v = 0; v < V; ++v)
-                    sums[q][v] = fma(broadcast(weights[q * kSplitKeys + key]), load_values(row + v * kLanes), sums[q][v]);
-    }
+    mix_some(std::max(common_begin, common_end), end);
     for (int q = 0; q < Q; ++q)
         for (int v = 0; v < V; ++v) store(mixed + q * head_dim + first_dim + v * kLanes, sums[q][v]);
 }
@@ -210,22 +223,25 @@ template <class Element>
 void attend_split(const AttentionShape& shape, const KvLayer& memory, const AttentionTask& task, int split_index,
                   AttentionScratch& scratch, PartialAttention& result) {
     const int num_queries = task.num_queries(), head_dim = shape.head_dim, first_key = split_index * kSplitKeys;
-    int longest = 0;
+    int longest = 0, begin = kSplitKeys;
     for (int q = 0; q < num_queries; ++q) {
-        const int keys_left = task.first_position + q / task.num_heads + 1 - first_key;
-        const int num_keys = keys_left < 0 ? 0 : keys_left > kSplitKeys ? kSplitKeys : keys_left;
-        scratch.num_keys[q] = num_keys;
-        longest = num_keys > longest ? num_keys : longest;
+        const int end = task.first_position + q / task.num_heads + 1 - first_key;  // past the query's last key
+        const int first = shape.window == 0 ? 0 : end - shape.window;
+        scratch.end_key[q] = std::clamp(end, 0, kSplitKeys);
+        scratch.first_key[q] = std::clamp(first, 0, kSplitKeys);
+        longest = std::max(longest, scratch.end_key[q]);
+        begin = std::min(begin, scratch.first_key[q]);
     }
+    const int first_group = begin / kLanes;
     const Split<Element> split = memory.block_size % kLanes == 0
-                                     ? whole_groups<Element>(shape, memory, task, first_key, longest)
-                                     : gathered_groups<Element>(shape, memory, task, first_key, longest, scratch);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+                                     ? whole_groups<Element>(shape, memory, task, first_key, first_group, longest)
+                                     : gathered_groups<Element>(shape, memory, task, first_key, first_group, longest, scratch);
+    const float scale = shape.scale;
     const bool reads_memory = task.num_rows == 1;  // a prompt's tasks find keys and values in the cache
     const int num_groups = (longest + kLanes - 1) / kLanes;
-    for (int group = 0; reads_memory && group < std::min(kGroupsAhead, num_groups); ++group)
+    for (int group = first_group; reads_memory && group < std::min(first_group + kGroupsAhead, num_groups); ++group)
         fetch_group(split.keys[group], head_dim);
-    for (int group = 0; group < num_groups; ++group) {
+    for (int group = first_group; group < num_groups; ++group) {
         const int key = group * kLanes;
         if (reads_memory) {
             if (group + kGroupsAhead < num_groups) fetch_group(split.keys[group + kGroupsAhead], head_dim);
@@ -237,14 +253,15 @@ void attend_split(const AttentionShape& shape, const KvLayer& memory, const Atte
         });
     }
     for (int q = 0; q < num_queries; ++q) {
-        result.has_keys[q] = scratch.num_keys[q] > 0;
+        result.has_keys[q] = scratch.first_key[q] < scratch.end_key[q];
         if (result.has_keys[q])
-            weigh(scratch.scores.data() + q * kSplitKeys, scratch.num_keys[q], result.highest[q], result.total[q]);
+            weigh(scratch.scores.data() + q * kSplitKeys, scratch.first_key[q], scratch.end_key[q], result.highest[q],
+                  result.total[q]);
     }
     in_pieces<(kQueriesAtATime > 6 ? 6 : 1)>(0, num_queries, [&](auto size, int first) {
         in_pieces<4>(0, head_dim / kLanes, [&](auto vectors, int first_vector) {
             mix<decltype(size)::value, decltype(vectors)::value>(
-                split, scratch.scores.data() + first * kSplitKeys, scratch.num_keys + first, head_dim,
+                split, scratch.scores.data() + first * kSplitKeys, scratch.first_key + first, scratch.end_key + first, head_dim,
                 first_vector * kLanes, result.mixed + first * head_dim);
         });
     });
@@ -302,7 +319,14 @@ void attend(const AttentionShape& shape, const KvLayer& memory, const AttentionT
 
 void merge(const AttentionTask& task, int head_dim, const PartialAttention& next, PartialAttention& running) {
     for (int q = 0; q < task.num_queries(); ++q) {
-        if (!next.has_keys[q]) continue;  // every earlier split has keys for a query that a later one has keys for
+        if (!next.has_keys[q]) continue;
+        if (!running.has_keys[q]) {  // the query's window begins in a later split than its neighbour's
+            running.has_keys[q] = true;
+            running.highest[q] = next.highest[q];
+            running.total[q] = next.total[q];
+            std::memcpy(running.mixed + q * head_dim, next.mixed + q * head_dim, static_cast<size_t>(head_dim) * sizeof(float));
+            continue;
+        }
         const float highest = next.highest[q] > running.highest[q] ? next.highest[q] : running.highest[q];
         const float shrink = exp_of_nonpositive_scalar(running.highest[q] - highest);
         const float shrink_next = exp_of_nonpositive_scalar(next.highest[q] - highest);

@@ -1,10 +1,11 @@
-// Paged attention: softmax(q·kᵀ / √head_dim)·v of each query, in an order that depends on its own keys alone.
+// Paged attention: softmax(q·kᵀ × scale)·v of each query, in an order that depends on its own keys alone.
 //
 // The keys are taken in splits of kSplitKeys, aligned to position 0; within a split a lane is a key slot (scores) or a
 // dimension of the head (output), never the axis summed over; keys are mixed one after the other. The partial results of
 // the splits (highest score, sum of weights, mix of values) are merged in ascending order. Whether a query is computed
 // beside others, and whether one task goes through all its splits or many tasks take one each, changes no bit. A key
-// after the query is not touched, so nothing that another row wrote can leak in, not even as 0 × NaN.
+// after the query is not touched, so nothing that another row wrote can leak in, not even as 0 × NaN. With a window the
+// first key and its split follow from the query's own position; earlier keys are not touched either.
 //
 // Memory of one block and kv head, `slots` = block_size:
 //   block_size a multiple of 16   keys    groups of 16 slots: bfloat16 [dims/2][16][2], float32 [dims][16]
@@ -26,6 +27,8 @@ struct AttentionShape {
     int num_heads;
     int num_kv_heads;
     int head_dim;  // a multiple of 16
+    float scale;   // of scores
+    int window;    // keys that a query sees, itself the last of them; 0: all up to itself
     int heads_per_kv() const { return num_heads / num_kv_heads; }
 };
 
@@ -46,6 +49,8 @@ struct AttentionTask {
     int first_head, num_heads;  // within those of the kv head
 
     int num_queries() const { return num_rows * num_heads; }
+    // Splits that some of the rows see keys in: first_split … num_splits - 1.
+    int first_split(int window) const { return window == 0 || first_position < window ? 0 : (first_position - window + 1) / kSplitKeys; }
     int num_splits() const { return (first_position + num_rows - 1) / kSplitKeys + 1; }
 };
 
@@ -64,7 +69,7 @@ struct AttentionScratch {
     Aligned<float> scores;   // [kMaxQueries, kSplitKeys]
     Aligned<float> mixed;    // [2, kMaxQueries, head_dim]: running and of the split
     Aligned<float> gathered_keys, gathered_values;  // a split's, where blocks are not whole groups
-    int num_keys[kMaxQueries];
+    int first_key[kMaxQueries], end_key[kMaxQueries];  // that each query sees of the split; none where first >= end
 };
 
 // Store a row's rotated key, or its value, [head_dim] of one kv head in `slot` (block × block_size + offset).

@@ -42,7 +42,8 @@ Matrix* matrix_of(Decoder* decoder, int layer, int which) {
 Aligned<float>* vector_of(Decoder* decoder, int layer, int which) {
     if (layer < 0) return &decoder->final_norm;
     Layer& of = decoder->layer(layer);
-    Aligned<float>* vectors[] = {&of.attention_norm, &of.mlp_norm, &of.q_bias, &of.k_bias, &of.v_bias, &of.q_norm, &of.k_norm};
+    Aligned<float>* vectors[] = {&of.attention_norm, &of.mlp_norm, &of.q_bias, &of.k_bias, &of.v_bias,
+                                &of.q_norm, &of.k_norm, &of.post_attention_norm, &of.post_mlp_norm};
     return vectors[which];
 }
 
@@ -90,6 +91,7 @@ int reprise_set_vector(Decoder* decoder, int layer, int which, const float* valu
         return 1;
     });
 }
+void reprise_set_local(Decoder* decoder, int layer) { decoder->layer(layer).is_local = true; }
 void reprise_set_embedding(Decoder* decoder, const StoredRows* rows) { decoder->embedding = *rows; }
 
 int reprise_step(Decoder* decoder, const StepInput* input, const StepOutput* output) {
@@ -146,9 +148,9 @@ void reprise_rms_norm(const float* x, const float* weight, int length, float eps
     rms_norm(x, weight, length, epsilon, result);
 }
 void reprise_rotate(float* head, int head_dim, const float* cosines, const float* sines) { rotate_head(head, head_dim, cosines, sines); }
-void reprise_gated(const float* gate, const float* up, int length, float* result) {
+void reprise_gated(Activation activation, const float* gate, const float* up, int length, float* result) {
     for (int i = 0; i < length; i += kLanes)
-        store_first(result + i, gated(load_first(gate + i, length - i), load_first(up + i, length - i)), length - i);
+        store_first(result + i, gated(activation, load_first(gate + i, length - i), load_first(up + i, length - i)), length - i);
 }
 void reprise_decode_row(const StoredRows* rows, int row, float* result) { decode_row(*rows, row, result); }
 void reprise_row_statistics(const float* logits, int length, RowStatistics* result) { *result = row_statistics(logits, length); }

@@ -1,11 +1,11 @@
 // See decoder.h. A step is a program of phases for the team, six a layer:
 //
-//   norm       per row             x → normed activations
+//   norm       per row             x → normed activations      (with post norms, x += norm(projected) before)
 //   heads      per head            q, k or v of one head: projection, bias, norm, rotary embedding, key and value stored
 //   attend     per task × kv head  attention → activations of o      (few long sequences: per split, then merged)
-//   project    per outputs         x += o(attended)
+//   project    per outputs         x += o(attended)           (with post norms, projected = o(attended); down likewise)
 //   norm       per row
-//   gate       per 32 outputs      silu(gate) × up → activations of down
+//   gate       per 32 outputs      activation(gate) × up → activations of down
 //   down       per outputs         x += down(…)
 //
 // Whatever can be finished where it is computed is, so that no phase only copies: with two threads a phase's end costs
@@ -17,11 +17,11 @@ namespace reprise {
 
 Decoder::Decoder(const DecoderShape& shape_, int max_positions, const float* cosines, const float* sines, int num_threads)
     : shape(shape_), workspace_(std::make_shared<Workspace>()) {
-    const size_t table = static_cast<size_t>(max_positions) * static_cast<size_t>(shape.head_dim / 2);
-    cosines_.reset(table);
-    sines_.reset(table);
-    std::copy(cosines, cosines + table, cosines_.data());
-    std::copy(sines, sines + table, sines_.data());
+    table_size_ = static_cast<size_t>(max_positions) * static_cast<size_t>(shape.head_dim / 2);
+    cosines_.reset(2 * table_size_);
+    sines_.reset(2 * table_size_);
+    std::copy(cosines, cosines + 2 * table_size_, cosines_.data());
+    std::copy(sines, sines + 2 * table_size_, sines_.data());
     layers_.resize(static_cast<size_t>(shape.num_layers));
     set_num_threads(num_threads);
 }
@@ -41,6 +41,7 @@ Decoder::Step Decoder::prepared(const StepInput& input, const StepOutput& output
         work.qkv_stride = static_cast<size_t>((shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
         work.x.reset(rows * work.x_stride);
         work.qkv.reset(rows * work.qkv_stride);
+        if (shape.has_post_norms) work.projected.reset(rows * work.x_stride);
         work.normed.reset(input.num_rows, shape.hidden_size);
         work.attended.reset(input.num_rows, shape.num_heads * shape.head_dim);
         work.gated.reset(input.num_rows, shape.intermediate_size);
@@ -50,7 +51,11 @@ Decoder::Step Decoder::prepared(const StepInput& input, const StepOutput& output
         work.final.reset(input.num_logits, shape.hidden_size);
         work.max_logits = input.num_logits;
     }
-    return Step{*this, shape, work, input, output, {shape.num_heads, shape.num_kv_heads, shape.head_dim},
+    const float scale = shape.attention_scale != 0.0f ? shape.attention_scale : 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+    const AttentionShape attention{shape.num_heads, shape.num_kv_heads, shape.head_dim, scale, 0};
+    AttentionShape local = attention;
+    local.window = shape.window;
+    return Step{*this, shape, work, input, output, attention, local,
                 num_pieces(input.num_rows, kRowsOfItem), 0, false, false};
 }
 
@@ -73,6 +78,7 @@ void Decoder::Step::build(Team& team) {
             const Layer& layer = of(c).decoder.layer(l);
             Need need;
             need.of(layer.q), need.of(layer.k), need.of(layer.v);
+            if (l > 0) of(c).norm_and_add(of(c).decoder.layer(l - 1).post_mlp_norm, item);
             of(c).norm(layer.attention_norm.data(), need, item);
         }, index, row_items);
         team.add([](void* c, int l, int item, int thread) { of(c).heads(l, item, thread); }, index,
@@ -94,6 +100,7 @@ void Decoder::Step::build(Team& team) {
             const Layer& layer = of(c).decoder.layer(l);
             Need need;
             need.of(layer.gate), need.of(layer.up);
+            of(c).norm_and_add(layer.post_attention_norm, item);
             of(c).norm(layer.mlp_norm.data(), need, item);
         }, index, row_items);
         team.add([](void* c, int l, int item, int thread) { of(c).gate(l, item, thread); }, index, of_outputs(layer.gate));
@@ -103,6 +110,7 @@ void Decoder::Step::build(Team& team) {
             of(c).project(decoder.layer(l).down, of(c).work.gated, item, next, thread);
         }, index, of_outputs(layer.down));
     }
+    adds_last_mlp = shape.has_post_norms != 0;
     team.add([](void* c, int, int item, int) { of(c).final_norm(item); }, 0, num_pieces(input.num_logits, kRowsOfNormItem));
     team.add([](void* c, int, int item, int) { of(c).head(item); }, 0,
              num_pieces(decoder.head.num_tiles(), kHeadTilesOfItem) * num_pieces(input.num_logits, kRowsOfItem));
@@ -111,8 +119,18 @@ void Decoder::Step::build(Team& team) {
 
 void Decoder::Step::embed(int item) const {
     const int end = std::min(input.num_rows, (item + 1) * kRowsOfNormItem);
-    for (int row = item * kRowsOfNormItem; row < end; ++row)
+    for (int row = item * kRowsOfNormItem; row < end; ++row) {
         decode_row(decoder.embedding, static_cast<int>(input.token_ids[row]), x_row(row));
+        if (shape.embedding_scale != 1.0f) scale_row(x_row(row), shape.hidden_size, shape.embedding_scale);
+    }
+}
+
+// x += norm(projected) of an item's rows; without post norms the projection has been added already.
+void Decoder::Step::norm_and_add(const Aligned<float>& post_norm, int item) const {
+    if (!shape.has_post_norms) return;
+    const int end = std::min(input.num_rows, (item + 1) * kRowsOfNormItem);
+    for (int row = item * kRowsOfNormItem; row < end; ++row)
+        add_normed(x_row(row), projected_row(row), post_norm.data(), shape.hidden_size, shape.norm_epsilon);
 }
 
 void Decoder::Step::norm(const float* weight, const Need& need, int item) {
@@ -175,7 +193,8 @@ void Decoder::Step::rotate_heads(int layer_index, int item) {
     float* out = at.out;
     for (int row = at.rows.begin; row < at.rows.end; ++row, out += work.qkv_stride) {
         if (head_norm.size() > 0) rms_norm(out, head_norm.data(), head_dim, shape.norm_epsilon, out);
-        const size_t angles = static_cast<size_t>(input.positions[row]) * static_cast<size_t>(head_dim / 2);
+        const size_t angles = (layer.is_local ? decoder.table_size_ : 0) +
+                              static_cast<size_t>(input.positions[row]) * static_cast<size_t>(head_dim / 2);
         rotate_head(out, head_dim, decoder.cosines_.data() + angles, decoder.sines_.data() + angles);
     }
 }
@@ -230,7 +249,9 @@ void Decoder::Step::attend_task(int layer, int item, int thread) {
     AttentionScratch& scratch = work.scratch[static_cast<size_t>(thread)].attention;
     PartialAttention result;
     result.mixed = scratch.mixed.data();
-    attend(attention, kv_layer(layer), task, work.qkv.data(), work.qkv_stride, 0, task.num_splits(), scratch, result);
+    const AttentionShape& of_layer = attention_of(layer);
+    attend(of_layer, kv_layer(layer), task, work.qkv.data(), work.qkv_stride, task.first_split(of_layer.window),
+           task.num_splits(), scratch, result);
     finish(attention, task, result, work.attended.view.floats, static_cast<size_t>(work.attended.view.stride));
     hand_on_attended(layer, task);
 }
@@ -238,16 +259,18 @@ void Decoder::Step::attend_task(int layer, int item, int thread) {
 void Decoder::Step::attend_one_split(int layer, int item, int thread) {
     const AttentionTask& task = work.tasks[static_cast<size_t>(item / max_splits)];
     const int split = item % max_splits;
-    if (split >= task.num_splits()) return;
-    attend(attention, kv_layer(layer), task, work.qkv.data(), work.qkv_stride, split, split + 1,
+    const AttentionShape& of_layer = attention_of(layer);
+    if (split < task.first_split(of_layer.window) || split >= task.num_splits()) return;
+    attend(of_layer, kv_layer(layer), task, work.qkv.data(), work.qkv_stride, split, split + 1,
            work.scratch[static_cast<size_t>(thread)].attention, work.partials[static_cast<size_t>(item)]);
 }
 
 void Decoder::Step::merge_splits(int layer, int item) {
     const AttentionTask& task = work.tasks[static_cast<size_t>(item)];
     PartialAttention* partials = work.partials.data() + static_cast<size_t>(item * max_splits);
-    for (int split = 1; split < task.num_splits(); ++split) merge(task, shape.head_dim, partials[split], partials[0]);
-    finish(attention, task, partials[0], work.attended.view.floats, static_cast<size_t>(work.attended.view.stride));
+    const int first = task.first_split(attention_of(layer).window);
+    for (int split = first + 1; split < task.num_splits(); ++split) merge(task, shape.head_dim, partials[split], partials[first]);
+    finish(attention, task, partials[first], work.attended.view.floats, static_cast<size_t>(work.attended.view.stride));
     hand_on_attended(layer, task);
 }
 
@@ -273,7 +296,8 @@ void Decoder::Step::project(const Matrix& matrix, const ActivationMemory& inputs
     const RowRange rows = rows_of(item % num_row_pieces);
     const int first = item / num_row_pieces * kTilesOfItem, last = std::min(first + kTilesOfItem, matrix.num_tiles());
     const int num_items = num_pieces(matrix.num_tiles(), kTilesOfItem) * num_row_pieces;
-    multiply(matrix, inputs.view, rows, first, last, x_row(rows.begin) + first * kTileOutputs, work.x_stride, true,
+    float* out = shape.has_post_norms ? projected_row(rows.begin) : x_row(rows.begin);
+    multiply(matrix, inputs.view, rows, first, last, out + first * kTileOutputs, work.x_stride, !shape.has_post_norms,
              following(matrix, last, item, num_items, next, thread));
 }
 
@@ -293,7 +317,7 @@ void Decoder::Step::gate(int layer_index, int item, int thread) {
         float* gates = scratch.gate.data() + from;
         float* out = is_down_quantised ? gates : work.gated.view.row(row) + first * kTileOutputs;  // who reads no floats has none
         for (int i = 0; i < (last - first) * kTileOutputs; i += kLanes)
-            store(out + i, gated(load(gates + i), load(scratch.up.data() + from + i)));
+            store(out + i, gated(shape.activation, load(gates + i), load(scratch.up.data() + from + i)));
         std::fill(gates + (last - first) * kTileOutputs, gates + kBlockInputs, 0.0f);  // past the last output
         if (is_down_quantised) quantise_blocks(work.gated.view, row, block, block + 1, out);
     }
@@ -304,6 +328,9 @@ void Decoder::Step::final_norm(int item) {
     const int end = std::min(input.num_logits, (item + 1) * kRowsOfNormItem);
     for (int i = item * kRowsOfNormItem; i < end; ++i) {
         const int row = static_cast<int>(input.logit_rows[i]);
+        if (adds_last_mlp)
+            add_normed(x_row(row), projected_row(row), decoder.layer(shape.num_layers - 1).post_mlp_norm.data(), shape.hidden_size,
+                       shape.norm_epsilon);
         rms_norm(x_row(row), decoder.final_norm.data(), shape.hidden_size, shape.norm_epsilon, normed.row(i));
         std::copy(normed.row(i), normed.row(i) + shape.hidden_size,
                   output.hidden + static_cast<size_t>(i) * static_cast<size_t>(shape.hidden_size));

@@ -6,6 +6,7 @@
 
 #include "activations.h"
 #include "attention.h"
+#include "row_operations.h"
 #include "row_statistics.h"
 #include "sampling.h"
 #include "team.h"
@@ -22,10 +23,17 @@ struct DecoderShape {
     int head_dim;
     int vocab_size;
     float norm_epsilon;
+    float embedding_scale;
+    float attention_scale;
+    Activation activation;
+    int has_post_norms;
+    int window;  // keys that a query of a local layer sees; 0: there are no local layers
 };
 
 struct Layer {
+    bool is_local = false;
     Aligned<float> attention_norm, mlp_norm;
+    Aligned<float> post_attention_norm, post_mlp_norm;  // where the shape has them
     Matrix q, k, v, o, gate, up, down;
     Aligned<float> q_bias, k_bias, v_bias;  // empty: the model has none
     Aligned<float> q_norm, k_norm;
@@ -70,6 +78,7 @@ using Tap = void (*)(int layer, int operation, float* rows, int num_rows, int le
 
 class Decoder {
 public:
+    // cosines, sines: [2, max_positions, head_dim / 2], of the layers that see everything, then of the local ones.
     Decoder(const DecoderShape& shape, int max_positions, const float* cosines, const float* sines, int num_threads);
 
     const DecoderShape shape;
@@ -99,7 +108,8 @@ private:
     void apply(const Matrix& matrix, const Activations& inputs, int num_rows, float* out, size_t stride);
     Step prepared(const StepInput& input, const StepOutput& output);
 
-    Aligned<float> cosines_, sines_;  // [max_positions, head_dim / 2]
+    size_t table_size_;  // max_positions × head_dim / 2
+    Aligned<float> cosines_, sines_;  // [2, max_positions, head_dim / 2]
     std::vector<Layer> layers_;
     std::unique_ptr<Team> team_;
     std::shared_ptr<Workspace> workspace_;

@@ -61,6 +61,7 @@ struct Decoder::Workspace {
     int max_rows = 0, max_logits = 0;
     size_t x_stride = 0, qkv_stride = 0;
     Aligned<float> x, qkv;
+    Aligned<float> projected;  // [rows, x_stride]: of o or down, until it is normed and added; where the shape has post norms
     ActivationMemory normed, attended, gated, final;
     std::vector<AttentionTask> tasks;
     std::vector<float> partial_mixed;  // [tasks, splits, kMaxQueries, head_dim] where tasks are split
@@ -76,11 +77,12 @@ struct Decoder::Step {
     Workspace& work;
     const StepInput& input;
     const StepOutput& output;
-    AttentionShape attention;
+    AttentionShape attention, local_attention;
     int num_row_pieces;
     int max_splits;
     bool splits_apart;
     bool quantises_attended_apart;
+    bool adds_last_mlp = false;  // final_norm begins with the last layer's x += norm(projected)
 
     static Step& of(void* context) { return *static_cast<Step*>(context); }
     RowRange rows_of(int piece) const {
@@ -92,10 +94,13 @@ struct Decoder::Step {
         return {input.is_bfloat != 0, static_cast<char*>(input.keys) + offset, static_cast<char*>(input.values) + offset,
                 input.block_size};
     }
+    const AttentionShape& attention_of(int layer) const { return decoder.layer(layer).is_local ? local_attention : attention; }
     float* x_row(int row) const { return work.x.data() + work.x_stride * static_cast<size_t>(row); }
+    float* projected_row(int row) const { return work.projected.data() + work.x_stride * static_cast<size_t>(row); }
 
     void embed(int item) const;
     void norm(const float* weight, const Need& need, int item);
+    void norm_and_add(const Aligned<float>& post_norm, int item) const;
     void heads(int layer, int item, int thread);
     void project_heads(int layer, int item, int thread);
     void rotate_heads(int layer, int item);

@@ -281,6 +281,7 @@ void multiply(const Matrix& matrix, const Activations& inputs, RowRange rows, in
         REPRISE_CASE(Q4_K)
         REPRISE_CASE(Q6_K)
 #undef REPRISE_CASE
+        case Format::Q5_0: break;  // no matrix is kept so
     }
 }
 

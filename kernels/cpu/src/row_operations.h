@@ -50,12 +50,32 @@ inline void rotate_head(float* head, int head_dim, const float* cosines, const f
     }
 }
 
-// silu(gate) × up on 16 lanes; the sigmoid by exp(-|gate|), which cannot overflow.
-inline Floats gated(Floats gate, Floats up) {
+// By exp(-|x|), which cannot overflow.
+inline Floats sigmoid(Floats x) {
     const Floats one = broadcast(1.0f);
-    const Floats power = exp_of_nonpositive(sub(zero_floats(), abs(gate)));
-    const Floats sigmoid = div(where_negative(gate, power, one), add(one, power));
-    return mul(mul(gate, sigmoid), up);
+    const Floats power = exp_of_nonpositive(sub(zero_floats(), abs(x)));
+    return div(where_negative(x, power, one), add(one, power));
+}
+
+enum class Activation : int32_t { kSilu = 0, kGeluTanh = 1 };  // ACTIVATION_NUMBERS in library.py
+
+// activation(gate) × up on 16 lanes. GELU by its tanh formula: (1 + tanh(u)) / 2 is the sigmoid of 2u, with
+// u = √(2/π) × (x + 0.044715 x³). Source: Hendrycks and Gimpel, GELUs, 2016.
+inline Floats gated(Activation activation, Floats gate, Floats up) {
+    if (activation == Activation::kSilu) return mul(mul(gate, sigmoid(gate)), up);
+    const Floats cube = mul(mul(gate, gate), gate);
+    const Floats twice_u = mul(fma(cube, broadcast(0.044715f), gate), broadcast(1.59576912f));
+    return mul(mul(gate, sigmoid(twice_u)), up);
+}
+
+inline void scale_row(float* row, int length, float scale) {
+    for (int i = 0; i < length; ++i) row[i] *= scale;
+}
+
+// x += rms_norm(added), which is overwritten.
+inline void add_normed(float* x, float* added, const float* weight, int length, float epsilon) {
+    rms_norm(added, weight, length, epsilon, added);
+    for (int i = 0; i < length; ++i) x[i] += added[i];
 }
 
 }  // namespace reprise

@@ -35,7 +35,8 @@ struct Decoder::TracedStep {
     void attention_norm(int layer);
     void heads(int layer);
     void attend(int layer);
-    void add_projected(int layer, const Matrix& matrix, const ActivationMemory& inputs, Operation projection, Operation residual);
+    void add_projected(int layer, const Matrix& matrix, const ActivationMemory& inputs, Operation projection, Operation residual,
+                       const Aligned<float>& post_norm);
     void mlp(int layer);
     void head();
 };
@@ -65,9 +66,10 @@ void Decoder::TracedStep::run() {
         attention_norm(index);
         heads(index);
         attend(index);
-        add_projected(index, layer.o, step.work.attended, Operation::kO, Operation::kAttentionResidual);
+        add_projected(index, layer.o, step.work.attended, Operation::kO, Operation::kAttentionResidual,
+                      layer.post_attention_norm);
         mlp(index);
-        add_projected(index, layer.down, step.work.gated, Operation::kDown, Operation::kMlpResidual);
+        add_projected(index, layer.down, step.work.gated, Operation::kDown, Operation::kMlpResidual, layer.post_mlp_norm);
     }
     head();
 }
@@ -112,7 +114,7 @@ void Decoder::TracedStep::attend(int index) {
 }
 
 void Decoder::TracedStep::add_projected(int index, const Matrix& matrix, const ActivationMemory& inputs,
-                                        Operation projection, Operation residual) {
+                                        Operation projection, Operation residual, const Aligned<float>& post_norm) {
     const int hidden = step.shape.hidden_size;
     const size_t stride = step.work.x_stride;
     float* projected = step.work.trace.projected.data();
@@ -120,6 +122,10 @@ void Decoder::TracedStep::add_projected(int index, const Matrix& matrix, const A
     show(index, projection, projected, hidden, stride);
     for (int row = 0; row < num_rows; ++row) {
         float *x = step.x_row(row), *added = projected + stride * static_cast<size_t>(row);
+        if (step.shape.has_post_norms) {
+            add_normed(x, added, post_norm.data(), hidden, step.shape.norm_epsilon);
+            continue;
+        }
         for (int i = 0; i < hidden; ++i) x[i] += added[i];
     }
     show(index, residual, step.work.x.data(), hidden, stride);
@@ -144,7 +150,8 @@ void Decoder::TracedStep::mlp(int index) {
         const size_t from = stride * static_cast<size_t>(row);
         float* out = gated_rows.row(row);
         for (int i = 0; i < length; i += kLanes)
-            store_first(out + i, gated(load_first(memory.gate.data() + from + i, length - i), load_first(memory.up.data() + from + i, length - i)), length - i);
+            store_first(out + i, gated(step.shape.activation, load_first(memory.gate.data() + from + i, length - i),
+                                       load_first(memory.up.data() + from + i, length - i)), length - i);
     }
     show(index, Operation::kActivation, gated_rows, length);
     quantise_rows(gated_rows, num_rows);

@@ -65,6 +65,16 @@ Block read_block(Format format, const uint8_t* row, int index) {
         set_scales(block, half_to_float(block.scale_half));
         block.minimum = half_to_float(block.minimum_half);
         read_nibbles(p + 4, block);
+    } else if (format == Format::Q5_0) {
+        const uint8_t* p = row + 22 * index;
+        block.scale_half = read_u16(p);
+        set_scales(block, half_to_float(block.scale_half));
+        block.offset = 128;
+        read_nibbles(p + 6, block);
+        for (int i = 0; i < kBlockInputs; ++i) {  // fifth bits in 32 bits of their own; 16 off, 128 added like Q8_0's
+            const int high = (p[2 + i / 8] >> (i % 8)) & 1;
+            block.codes[i] = static_cast<uint8_t>((block.codes[i] | high << 4) + 112);
+        }
     } else if (format == Format::Q8_0) {
         const uint8_t* p = row + 34 * index;
         block.scale_half = read_u16(p);
@@ -99,7 +109,7 @@ Block read_block(Format format, const uint8_t* row, int index) {
 }
 
 void place_block(Format format, const Block& block, int output, uint8_t* quants, uint8_t* scales) {
-    if (format == Format::Q8_0 || format == Format::Q6_K) {
+    if (format == Format::Q8_0 || format == Format::Q5_0 || format == Format::Q6_K) {
         for (int i = 0; i < kBlockInputs; ++i) quants[64 * (i / 4) + 4 * output + i % 4] = block.codes[i];
     } else {
         for (int i = 0; i < 16; ++i)
@@ -172,13 +182,13 @@ size_t scale_bytes_of(Format format) {
 
 Matrix pack_matrix(const StoredRows& rows, WeightMemory& memory) {
     Matrix matrix;
-    matrix.format = rows.format;
+    matrix.format = rows.format == Format::Q5_0 ? Format::Q8_0 : rows.format;
     matrix.num_outputs = rows.num_rows;
     matrix.num_inputs = rows.num_columns;
     const int block_inputs = is_quantised(rows.format) ? kBlockInputs : 2;
     matrix.num_blocks = (rows.num_columns + block_inputs - 1) / block_inputs;
-    matrix.quant_bytes = quant_bytes_of(rows.format);
-    matrix.scale_bytes = scale_bytes_of(rows.format);
+    matrix.quant_bytes = quant_bytes_of(matrix.format);
+    matrix.scale_bytes = scale_bytes_of(matrix.format);
     matrix.pairs = memory.take(matrix.pair_bytes() * static_cast<size_t>(matrix.num_pairs()));
     if (is_quantised(rows.format))
         pack_quantised(rows, matrix);

@@ -8,6 +8,7 @@
 //   Q4_1       input 4j+i (low nibble) and 16+4j+i (high nibble)       16 float16 and 16 float16 minima
 //   Q4_K       same                                                    16 float32 and 16 float32 minima, negated
 //   Q8_0     8 × 64 bytes: byte 4c+i of group j is input 4j+i + 128    16 float16
+//   Q5_0       kept as Q8_0: the same scales, and 5 bits fit in 8
 //   Q6_K       same, + 128 above -32 … 31                              2 × 16 float32: inputs 0-15, 16-31
 //
 //   BF16     pairs of inputs, 16 outputs × 2 bfloat16 (64 bytes)       none: a block is one pair of inputs
@@ -26,7 +27,7 @@
 
 namespace reprise {
 
-enum class Format : int32_t { F32 = 0, F16 = 1, BF16 = 2, Q4_0 = 3, Q4_1 = 4, Q8_0 = 5, Q4_K = 6, Q6_K = 7 };
+enum class Format : int32_t { F32 = 0, F16 = 1, BF16 = 2, Q4_0 = 3, Q4_1 = 4, Q8_0 = 5, Q4_K = 6, Q6_K = 7, Q5_0 = 8 };
 
 constexpr int kTileOutputs = 16;
 constexpr int kBlockInputs = 32;  // of a quantised format, and of the activations' own scales
