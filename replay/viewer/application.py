@@ -15,7 +15,9 @@ from aiohttp.typedefs import Handler
 from replay.viewer.access import Access
 from replay.viewer.answers import answers
 from replay.viewer.answers.asking import questions, sql, tables
+from replay.viewer.answers.beside import SIDE_BY_SIDE
 from replay.viewer.answers.compare import compare
+from replay.viewer.beside import Beside
 from replay.viewer.errors import BadQuestion
 from replay.viewer.following import Following
 from replay.viewer.guard import forbid, guard
@@ -34,6 +36,8 @@ class Viewer:
     def __init__(self, viewed: Viewed, other: Viewed | None = None, folder: Path | None = None) -> None:
         """`folder`: where indexes are kept."""
         self._viewed, self._other = viewed, other
+        self._beside = Beside(viewed, other) if other is not None else None
+        viewed.beside = other.path.resolve().name if other is not None else ""
         self._following = [Following(each, folder) for each in (viewed, other) if each is not None]
 
     def application(self, access: Access | None) -> web.Application:
@@ -49,6 +53,7 @@ class Viewer:
                 web.get("/api/schema", _tables),
                 web.post("/api/sql", self._sql),
                 web.get("/api/compare", self._compare),
+                *[web.get(f"/api/beside/{name}", self._side_by_side(answer)) for name, answer in SIDE_BY_SIDE.items()],
                 web.get("/api/live", self._live),
                 web.get("/{name:.*}", _page),
             ]
@@ -66,11 +71,20 @@ class Viewer:
             if viewed is not None:
                 viewed.states.close()
 
+    def _side_by_side(self, answer: Callable[[Beside, Parameters], Any]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if self._beside is None:
+                raise BadQuestion("no other recording was given: reprise view REC OTHER", status=404)
+            found = await asyncio.to_thread(answer, self._beside, Parameters(request.query))
+            return _binary(found) if isinstance(found, bytes) else await _json(found)
+
+        return handle
+
     def _chosen(self, values: Mapping[str, str]) -> Viewed:
         if values.get("which", "") != "other":
             return self._viewed
         if self._other is None:
-            raise BadQuestion("no other recording was given: reprise view REC --compare OTHER", "which", 404)
+            raise BadQuestion("no other recording was given: reprise view REC OTHER", "which", 404)
         return self._other
 
     def _answering(self, answer: Callable[[Viewed, Parameters], Any]) -> Handler:

@@ -14,7 +14,8 @@ from replay.refusal import CannotCompare
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="of 127.0.0.1; 0 takes a free one")
     parser.add_argument("--no-open", action="store_true", help="print the address and open no browser")
-    parser.add_argument("--compare", type=Path, metavar="OTHER", help="another recording beside it")
+    parser.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="another recording beside it, on one axis")
+    parser.add_argument("--compare", type=Path, metavar="OTHER", help="the same as a second recording")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write one self-contained page instead; it opens without a network"
     )
@@ -24,7 +25,11 @@ def run(args: argparse.Namespace) -> int:
     """Raises CannotCompare, RecordingError, OSError."""
     if not 0 <= args.port <= 65_535:
         raise CannotCompare(f"--port is {args.port}", "give 0 to 65535")
+    if args.other and args.compare:
+        raise CannotCompare("two other recordings are named, OTHER and --compare", "give one of them")
     if args.html is not None:
+        if args.other or args.compare:
+            raise CannotCompare("--html writes one recording", "leave the other away, or leave --html away")
         return _write(args)
     return _serve(args)
 
@@ -35,7 +40,8 @@ def _serve(args: argparse.Namespace) -> int:
     from replay.viewer.viewed import Viewed
 
     clock = SystemClock()
-    other = Viewed.open(args.compare, clock) if args.compare is not None else None
+    beside = args.other or args.compare
+    other = Viewed.open(beside, clock) if beside is not None else None
     viewer = Viewer(Viewed.open(args.recording, clock), other)
 
     def announce(url: str) -> None:

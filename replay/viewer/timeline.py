@@ -1,6 +1,6 @@
 """The timeline's tiles: the slices of some rows within a range, merged where a pixel holds several."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -8,32 +8,16 @@ from replay.viewer.columns import SliceColumns
 from replay.viewer.framing import Array
 from replay.viewer.merging import GOES_ON, MERGED, Slices, merged
 from replay.viewer.parameters import Range
-from replay.viewer.requests import RequestColumns
-from replay.viewer.rows import rows_of
 
 
-class Rows(NamedTuple):
+def tile(columns: SliceColumns, seen: Range, numbers: Array) -> tuple[dict[str, Any], dict[str, Array]]:
+    """(header, arrays row, kind, flags, begin as `from`, end as `to`, busy, tokens, count).
+
+    numbers   of the requests of all rows, in their order
     """
-    places         of the requests of all rows in `requests`, in their order
-    first, num     those that are asked for
-    """
-
-    requests: RequestColumns
-    places: Array
-    group: str
-    first: int
-    num: int
-
-
-def tile(columns: SliceColumns, opened_ns: int, seen: Range, rows: Rows) -> tuple[dict[str, Any], dict[str, Array]]:
-    """(header, arrays row, kind, flags, begin as `from`, end as `to`, busy, tokens, count)."""
-    places = rows.places[rows.first : rows.first + rows.num]
-    found = slices_of(columns, rows.requests.of("number")[places], seen)
+    found = slices_of(columns, numbers, seen)
     joined = merged(found, (seen.end - seen.begin) / seen.width)
     header = {
-        "rows": rows_of(rows.requests, opened_ns, rows.group, rows.first, places),
-        "first": rows.first,
-        "num_rows": len(rows.places),
         "axis": seen.axis,
         "from": seen.begin,
         "to": seen.end,

@@ -74,6 +74,7 @@ class Viewed:
     requests     of all lives; to be read within `columns`
     states       the core's, at any step
     generation   another one whenever the arrays have changed
+    beside       name of the recording that it is compared with; "" for none
     """
 
     path: Path
@@ -82,6 +83,7 @@ class Viewed:
     states: States
     shown_path: Path
     generation: int = 0
+    beside: str = ""
     state: IndexState = field(default_factory=IndexState)
     _lives: dict[int, LifeColumns] = field(default_factory=dict)
     requests: RequestColumns = field(default_factory=RequestColumns)

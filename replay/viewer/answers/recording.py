@@ -19,6 +19,7 @@ def recording(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     return {
         "name": viewed.path.resolve().name,
         "path": str(viewed.shown_path),
+        "beside": viewed.beside,
         "model": str(header.environment.get("model") or header.config.get("model", "")),
         "numerics_class": str(header.environment.get("numerics_class", "")),
         "reprise_version": header.reprise_version,

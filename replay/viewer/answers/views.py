@@ -5,9 +5,9 @@ from typing import Any
 from replay.viewer.columns import STRIPS
 from replay.viewer.framing import framed
 from replay.viewer.parameters import MAX_ROWS, Parameters, Range
-from replay.viewer.rows import GROUPS
+from replay.viewer.rows import GROUPS, rows_of
 from replay.viewer.strips import strips
-from replay.viewer.timeline import Rows, tile
+from replay.viewer.timeline import tile
 from replay.viewer.viewed import LifeColumns, Viewed
 
 MAX_MARKS = 5_000
@@ -33,9 +33,11 @@ def timeline(viewed: Viewed, asked: Parameters) -> bytes:
         seen = asked.range(whole(columns))
         alive = times_of(columns, seen) if asked.integer("alive", 0, 0, 1) else None
         places = viewed.order(life, group, asked.text("filter"), alive)
-        rows = Rows(viewed.requests, places, group, first, count)
-        header, arrays = tile(columns.slices, columns.opened_ns, seen, rows)
-        return framed({**header, "generation": viewed.generation}, arrays)
+        shown = places[first : first + count]
+        header, arrays = tile(columns.slices, seen, viewed.requests.of("number")[shown])
+        rows = rows_of(viewed.requests, columns.opened_ns, group, first, shown)
+        of_rows = {"rows": rows, "first": first, "num_rows": len(places)}
+        return framed({**of_rows, **header, "generation": viewed.generation}, arrays)
 
 
 def counters(viewed: Viewed, asked: Parameters) -> bytes:

@@ -155,6 +155,6 @@ def test_two_recordings_are_compared_first_difference_first(run: Path, index_fol
         for place in ("/api/compare", "/api/recording?which=other"):
             async with session.get(place, headers=BEARER) as answer:
                 assert answer.status == 404
-                assert "--compare" in (await answer.json())["error"]["message"]
+                assert "REC OTHER" in (await answer.json())["error"]["message"]
 
     tell(alone, run, index_folder)
