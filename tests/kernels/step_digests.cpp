@@ -1,4 +1,4 @@
-// Runs small random decoders, one per weight format, through prefill and decode steps and draws, and prints a digest of
+// Runs small random decoders, one per weight format and one with Gemma 3's layers, through prefill and decode steps and draws, and prints a digest of
 // all float bits per decoder. Built with several compilers and for several processors, the lines must be equal: see
 // test_cpu_other_compilers.py. Uses the library's own sources and nothing of Python.
 #include <cinttypes>
@@ -42,6 +42,7 @@ size_t row_bytes(Format format, int columns) {
         case Format::Q8_0: return n / 32 * 34;
         case Format::Q4_K: return n / 256 * 144;
         case Format::Q6_K: return n / 256 * 210;
+        case Format::Q5_0: return n / 32 * 22;
     }
     return 0;
 }
@@ -61,22 +62,27 @@ std::vector<uint8_t> random_rows(Format format, int rows, int columns, Random& r
         for (size_t i = 0; i < size; i += 2) put_half(bytes, i, static_cast<uint16_t>(random.half() + 0x800 + (random.next() & 1) * 0x8000));
     if (format == Format::BF16)
         for (size_t i = 0; i < size; i += 2) put_half(bytes, i, static_cast<uint16_t>(0x3d00 + random.next() % 0x80 + (random.next() & 1) * 0x8000));
-    const size_t block = format == Format::Q4_0 ? 18 : format == Format::Q4_1 ? 20 : format == Format::Q8_0 ? 34 : format == Format::Q4_K ? 144 : 210;
+    const size_t block = format == Format::Q4_0 ? 18 : format == Format::Q4_1 ? 20 : format == Format::Q8_0 ? 34 : format == Format::Q4_K ? 144 : format == Format::Q5_0 ? 22 : 210;
     if (is_quantised(format))
         for (size_t i = 0; i < size; i += block) {
-            put_half(bytes, format == Format::Q6_K ? i + 208 : i, static_cast<uint16_t>(random.half() - (format >= Format::Q4_K ? 0x1000 : 0)));
+            put_half(bytes, format == Format::Q6_K ? i + 208 : i, static_cast<uint16_t>(random.half() - (format == Format::Q4_K || format == Format::Q6_K ? 0x1000 : 0)));
             if (format == Format::Q4_1) put_half(bytes, i + 2, static_cast<uint16_t>(random.half() + 0x8800));
             if (format == Format::Q4_K) put_half(bytes, i + 2, static_cast<uint16_t>(random.half() - 0x1000));
         }
     return bytes;
 }
 
+// Q5_0 is the format of the decoder with Gemma 3's layers: its first sees a window, with angles of its own.
 uint64_t digest_of(Format format, bool is_bfloat, int num_threads) {
+    const bool is_gemma = format == Format::Q5_0;
     Random random{static_cast<uint64_t>(format) * 977 + 1};
-    std::vector<float> cosines(kLength * kHeadDim / 2), sines(cosines.size());
+    std::vector<float> cosines(kLength * kHeadDim), sines(cosines.size());
     for (float& value : cosines) value = random.uniform();
     for (float& value : sines) value = random.uniform();
-    Decoder decoder({kLayers, kHidden, kMiddle, kHeads, kKvHeads, kHeadDim, kVocab, 1e-5f}, kLength, cosines.data(), sines.data(), num_threads);
+    DecoderShape shape{kLayers, kHidden, kMiddle, kHeads, kKvHeads, kHeadDim, kVocab, 1e-5f, 1.0f, 0.0f, Activation::kSilu, 0, 0};
+    if (is_gemma) shape.embedding_scale = 16.0f, shape.attention_scale = 0.1f, shape.activation = Activation::kGeluTanh;
+    if (is_gemma) shape.has_post_norms = 1, shape.window = 37;
+    Decoder decoder(shape, kLength, cosines.data(), sines.data(), num_threads);
     const auto vector = [&](Aligned<float>& target, int length) {
         target.reset(static_cast<size_t>(length));
         for (size_t i = 0; i < target.size(); ++i) target[i] = 1.0f + random.uniform();
@@ -92,6 +98,8 @@ uint64_t digest_of(Format format, bool is_bfloat, int num_threads) {
         layer.v = matrix(kKvHeads * kHeadDim, kHidden), layer.o = matrix(kHidden, kHeads * kHeadDim);
         layer.gate = matrix(kMiddle, kHidden), layer.up = matrix(kMiddle, kHidden), layer.down = matrix(kHidden, kMiddle);
         vector(layer.q_bias, kHeads * kHeadDim), vector(layer.k_norm, kHeadDim);
+        if (is_gemma) vector(layer.post_attention_norm, kHidden), vector(layer.post_mlp_norm, kHidden);
+        layer.is_local = is_gemma && index == 0;
     }
     vector(decoder.final_norm, kHidden);
     decoder.head = matrix(kVocab, kHidden);
@@ -141,8 +149,8 @@ uint64_t digest_of(Format format, bool is_bfloat, int num_threads) {
 }  // namespace
 
 int main() {
-    const char* names[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"};
-    for (int format = 0; format < 8; ++format)
+    const char* names[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "Q5_0"};
+    for (int format = 0; format < 9; ++format)
         for (const bool is_bfloat : {true, false})
             for (const int num_threads : {1, 2})
                 std::printf("%s %s %d %016" PRIx64 "\n", names[format], is_bfloat ? "bfloat16" : "float32", num_threads,

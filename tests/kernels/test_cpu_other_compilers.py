@@ -17,7 +17,7 @@ from kernels.cpu.build_library import FLAGS, INSTRUCTION_SETS, SOURCES
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("step_digests.cpp")
-NUM_LINES = 8 * 2 * 2  # weight formats, types of KV memory, numbers of threads
+NUM_LINES = 9 * 2 * 2  # weight formats, types of KV memory, numbers of threads
 
 Variant = tuple[str, tuple[str, ...], tuple[str, ...]]  # compiler, its flags, what the program is started with
 
