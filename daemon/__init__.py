@@ -9,6 +9,7 @@ In reading order:
     deploy/               as a container: the file it is built from, a Kubernetes example
     config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
+    connections.py        how many clients may be connected; `garbage.py`: when memory is tidied
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
@@ -17,7 +18,7 @@ In reading order:
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told
     prompt_encoder.py     text → token ids
-    call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions
+    call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions; `pacer.py` bursts of it
     choice_plan.py        how many choices a prompt has, their seeds, which of them wait for which
     choices.py, answer.py, call_reader.py, response_bodies.py, streaming.py   decisions and tokens → deltas → events
     answer_stream.py      these under ids, from anywhere on

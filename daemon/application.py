@@ -9,12 +9,14 @@ from socket import socket
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from daemon.accepting import AcceptingSite
+from daemon.connections import OpenConnections
 from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
-from daemon.listening import BACKLOG, listening_sockets
-from daemon.malformed_http import ApiRunner
-from daemon.middleware import error_middleware, key_middleware
+from daemon.listening import listening_sockets
+from daemon.malformed_http import OPEN_CONNECTIONS, ApiRunner
+from daemon.middleware import crowd_middleware, error_middleware, key_middleware
 from daemon.openapi import OpenApiHandler
 from daemon.probes import ProbeHandler
 from daemon.resumption import Resumption
@@ -40,7 +42,7 @@ async def listen(service: Service, calls: CallCounter, inherited: Sequence[socke
     )
     await runner.setup()
     for each in sockets:
-        await web.SockSite(runner, each, backlog=BACKLOG).start()
+        await AcceptingSite(runner, each, lambda: None).start()
     return runner
 
 
@@ -56,10 +58,16 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
 
         return count
 
+    open_connections = OpenConnections(service.config.max_connections)
     application = web.Application(
         client_max_size=service.config.max_body_size,
-        middlewares=[error_middleware(lambda: service.is_draining), key_middleware(lambda: service.api_keys)],
+        middlewares=[
+            error_middleware(lambda: service.is_draining),
+            crowd_middleware(open_connections),
+            key_middleware(lambda: service.api_keys),
+        ],
     )
+    application[OPEN_CONNECTIONS] = open_connections
     application.add_routes(
         [
             web.post("/v1/completions", counted(generation.completions)),

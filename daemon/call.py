@@ -96,12 +96,12 @@ class Call:
         accepted = [request for request in self.requests.values() if request.is_accepted]
         return sum(request.num_prompt_tokens + len(request.token_ids) for request in accepted)
 
-    def close(self) -> None:
+    def close(self, cause: CancelCause = CancelCause.CLIENT) -> None:
         """Cancel what has not ended, and listen no longer."""
         self._held.clear()
         for request in self.requests.values():
             request.mailbox = None
-            self._engine.cancel(request, CancelCause.CLIENT)
+            self._engine.cancel(request, cause)
 
     def _refusal(self, index: int, decision: RequestRejected) -> ApiError:
         return errors.rejected(decision, self.requests[index].num_prompt_tokens)

@@ -265,6 +265,12 @@ class DaemonConfig:
         values.seconds(0.5, 3600),
         "a client that is so long about a request's head or body, or takes nothing of an answer, is let go",
     )
+    max_connections: int = _option(
+        0,
+        "CONNECTIONS",
+        values.integer(0, 1_000_000),
+        "open at the same time; more get 503; 0: as many as file descriptors allow",
+    )
     max_body_size: int = _option(32 * 1024 * 1024, "BYTES", values.byte_size, "larger request bodies get 413")
     inject: tuple[str, ...] = _option(
         (), "POINT@step=N[,…]", values.names, "faults on purpose, as engine/injection.py reads them: for tests only"

@@ -15,6 +15,7 @@ from daemon.errors import ApiError
 from daemon.handover import Aftermath, Handover
 from daemon.live_requests import LiveRequest, LiveRequests
 from daemon.mailbox import Mailbox
+from daemon.pacer import Pacer
 from daemon.progress import Progress
 from daemon.recorder_totals import RecorderTotals
 from daemon.supervisor import ENGINE_MODULE, EngineState, Supervisor
@@ -53,6 +54,7 @@ class Reading(Protocol):
 
 class EngineClient:
     """
+    pacer      of all that wakes or comes in great numbers at once
     live       requests that are not ended
     handover   what of these the engine has, and has had
     timeline   what all entries so far add up to; goes on when the engine is restarted
@@ -64,6 +66,7 @@ class EngineClient:
     def __init__(self, config: EngineConfig, clock: Clock, engine_module: str = ENGINE_MODULE) -> None:
         self._clock = clock
         self._is_draining = False
+        self.pacer = Pacer()
         self.live = LiveRequests()
         self.handover = Handover(self.live, self._send)
         self.supervisor = Supervisor(config, clock, self._take, self._on_death, self.live.lose_all, engine_module)
@@ -97,6 +100,8 @@ class EngineClient:
         return int(self.supervisor.info["limits"]["max_num_queued_reqs"])
 
     def open_call(self, mailbox: Mailbox | None = None) -> Call:
+        mailbox = mailbox or Mailbox()
+        mailbox.pacer = self.pacer
         return Call(self, mailbox)
 
     def take_over(self, arrive: Arrive, token_ids: list[int], num_hit_blocks: int, mailbox: Mailbox) -> LiveRequest:

@@ -63,6 +63,11 @@ def draining() -> ApiError:
     return unavailable("the server is shutting down and takes no new requests", "draining")
 
 
+def too_many_connections(max_open: int) -> ApiError:
+    message = f"{max_open} connections are open, no more may be: close idle ones, or try again later"
+    return unavailable(message, "too_many_connections")
+
+
 def cut_by_drain() -> ApiError:
     return unavailable("the server is shutting down and ended this request before it was finished", "draining")
 

@@ -40,6 +40,7 @@ class GenerationHandler:
         if asks_for_the_rest(request):
             return await self._resumption.answer(request)
         service = self._service
+        await service.engine.pacer.turn()
         service.engine.require_serving()
         vocab_size = service.text_model.vocab_size
         body = await read_object(service, request)

@@ -1,12 +1,14 @@
 """Where what the engine says about one call waits for the handler that answers it: one writer side, one reader.
 
 Bounded by what is put in: a request has at most max_model_len tokens and one end, however slowly its client reads.
+With a `pacer` the reader wakes when its turn has come.
 """
 
 import asyncio
 from collections import deque
 from typing import NamedTuple
 
+from daemon.pacer import Pacer
 from engine.core.contents import TokenOutput
 from engine.core.decisions import RequestFinished, RequestRejected
 
@@ -31,20 +33,26 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._items: deque[tuple[int, Item]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None  # None also once it has been told
+        self.pacer: Pacer | None = None
 
     def put(self, index: int, item: Item) -> None:
         self._items.append((index, item))
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or waiter.done():
+            return
+        if self.pacer is None:
+            waiter.set_result(None)
+        else:
+            self.pacer.release(waiter)
 
     async def take(self, timeout_seconds: float | None = None) -> list[tuple[int, Item]]:
         """All that is there, waiting for the first; empty when nothing came within the time."""
         if not self._items:
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(timeout_seconds):
-                    await self._waiter
+                    await waiter
             except TimeoutError:
                 return []
             finally:

@@ -5,34 +5,56 @@ aiohttp says it in plain text, from below the middlewares: where no request coul
 
 import asyncio
 import secrets
+from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from daemon import errors
+from daemon.connections import OpenConnections
 from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID_HEADER
+
+OPEN_CONNECTIONS = web.AppKey("open_connections", OpenConnections)
 
 log = structlog.get_logger(__name__)
 
 
 class ApiRunner(web.AppRunner):
-    """web.AppRunner whose connections answer in JSON whatever comes."""
+    """web.AppRunner whose connections answer in JSON whatever comes, and are counted."""
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
         server.__class__ = _Server  # aiohttp has no place to hand in a handler's class
+        assert isinstance(server, _Server)
+        server.open_connections = self.app[OPEN_CONNECTIONS]
         return server
 
 
 class _Server(web.Server):
+    open_connections: OpenConnections
+
     def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
+        return _Connection(self, self.open_connections, loop=asyncio.get_running_loop(), **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    __slots__ = ()
+    __slots__ = ("_open",)
+
+    def __init__(self, server: _Server, open_connections: OpenConnections, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._open = open_connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._open.num_open += 1
+        super().connection_made(transport)
+        if self._open.are_far_too_many:
+            self.force_close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open.num_open -= 1
+        super().connection_lost(exc)
 
     def handle_error(
         self,

@@ -8,11 +8,13 @@ from aiohttp.typedefs import Handler, Middleware
 
 from daemon import errors
 from daemon.api_keys import ApiKeys, Caller
+from daemon.connections import OpenConnections
 from daemon.errors import ApiError
 from daemon.missing_endpoints import missing_endpoint
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
 CLIENT_LEFT = 499  # as proxies log it
+PROBES = frozenset(("/health", "/ready", "/metrics"))
 GUARDED_PATHS = ("/v1/", "/tokenize", "/detokenize")
 ADMIN_PATH = "/config"
 CALLER = web.RequestKey("caller", Caller)
@@ -39,6 +41,18 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
             return error_response(request, errors.internal(), close=False)
 
     return answer_errors
+
+
+def crowd_middleware(connections: OpenConnections) -> Middleware:
+    """More connections than may be are told so and closed; who asks how the daemon does is answered even then."""
+
+    @web.middleware
+    async def refuse_beyond(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if connections.are_too_many and request.path not in PROBES:
+            return error_response(request, errors.too_many_connections(connections.max_open), close=True)
+        return await handler(request)
+
+    return refuse_beyond
 
 
 def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:

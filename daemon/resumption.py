@@ -69,7 +69,7 @@ class Resumption:
         self, request: web.Request, resumable: Resumable, choices: Choices, after: Position
     ) -> web.StreamResponse:
         headers = {**resumable.telling.headers, REQUEST_ID_HEADER: request[REQUEST_ID]}
-        stream = await EventStream.begin(request, headers)
+        stream = await EventStream.begin(request, headers, self._service.config.client_timeout)
         keep_alive_seconds = self._service.config.keep_alive_interval
         resumable.log.rewind()
         try:

@@ -17,7 +17,9 @@ import structlog
 
 from daemon.config import DaemonConfig
 from daemon.config_sources import Configured
+from daemon.connections import raise_descriptor_limit
 from daemon.drain import CallCounter, drain
+from daemon.garbage import collect_at_quiet_times
 from daemon.reload import reload
 from daemon.resume_journal import open_journal
 from daemon.run_directory import make_run_directory, resume_directory
@@ -57,6 +59,7 @@ async def serve(
     read_again    the options as they stand now, for SIGHUP
     environment   what a service manager has put into it for this process alone is taken out
     """
+    raise_descriptor_limit()
     clock: Clock = SystemClock()
     config = configured.config
     signals = Signals()
@@ -156,11 +159,13 @@ async def _run(
     loading = asyncio.create_task(_load_text(service, source), name="tokenizer")
     waiting = asyncio.create_task(signals.first.wait(), name="signal")
     tasks: list[asyncio.Task[Any]] = [supervising, loading, waiting]
+    tidying: asyncio.Task[None] | None = None
     try:
         while not (supervising.done() or waiting.done()):
             await asyncio.wait([task for task in tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 loading.result()  # raises what is wrong with the tokenizer
+                tidying = tidying or asyncio.create_task(collect_at_quiet_times(lambda: len(service.engine.live) > 0))
         if supervising.done():
             supervising.result()  # raises EngineGaveUp
         life.stopping()
@@ -173,7 +178,7 @@ async def _run(
         return 1
     finally:
         await service.engine.supervisor.stop("daemon ended", STOP_SECONDS)
-        for task in (loading, waiting):
+        for task in (loading, waiting, *([tidying] if tidying else [])):
             task.cancel()
         await asyncio.gather(loading, waiting, return_exceptions=True)
 

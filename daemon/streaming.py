@@ -1,9 +1,14 @@
 """Server-sent events: `id:` where there is one, one `data:` line of JSON; a comment when nothing comes; `[DONE]`.
 
-A write waits while the client reads slowly, and raises when it has gone. It must not know what the events say.
+A write waits while the client reads slowly, and raises when it has gone, or is given up: what one write has left in
+this process, 64 KiB and an event at most, must have been taken within the client's time. It must not know what the
+events say.
 """
 
+import asyncio
 import json
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,17 +29,24 @@ def encode_event(body: Mapping[str, Any]) -> bytes:
     return b"data: " + _ENCODER.encode(body).encode("utf-8") + b"\n\n"
 
 
-class EventStream:
-    """A response that has begun: what follows can only be events."""
+class SlowClient(ConnectionError):
+    """It reads too slowly to be waited for; its connection has been closed."""
 
-    def __init__(self, response: web.StreamResponse) -> None:
+
+class EventStream:
+    """A response that has begun: what follows can only be events. Writing raises ConnectionError, SlowClient."""
+
+    def __init__(self, request: web.Request, response: web.StreamResponse, client_seconds: float) -> None:
+        self._request = request
         self._response = response
+        self._client_seconds = client_seconds
 
     @classmethod
-    async def begin(cls, request: web.Request, headers: Mapping[str, str]) -> "EventStream":
+    async def begin(cls, request: web.Request, headers: Mapping[str, str], client_seconds: float) -> "EventStream":
+        """`client_seconds`: in which what is written at once must have been taken."""
         response = web.StreamResponse(headers={**STREAM_HEADERS, **headers})
         await response.prepare(request)
-        return cls(response)
+        return cls(request, response, client_seconds)
 
     async def send(self, bodies: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> None:
         """Several events in one write: a client that reads slowly gets what gathered meanwhile."""
@@ -43,12 +55,28 @@ class EventStream:
             encoded = [b"id: %b\n%b" % (each.encode(), event) for each, event in zip(ids, encoded, strict=True)]
         data = b"".join(encoded)
         if data:
-            await self._response.write(data)
+            await self._write(data)
 
     async def keep_alive(self) -> None:
-        await self._response.write(KEEP_ALIVE)
+        await self._write(KEEP_ALIVE)
 
     async def end(self) -> web.StreamResponse:
-        await self._response.write(DONE)
+        await self._write(DONE)
         await self._response.write_eof()
         return self._response
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._client_seconds):
+                await self._response.write(data)
+        except TimeoutError as error:
+            self._cut()
+            raise SlowClient from error
+
+    def _cut(self) -> None:
+        """At once, what it has not taken included: its end of the connection is told that this is no end."""
+        transport = self._request.transport
+        if transport is not None:
+            at_once = struct.pack("ii", 1, 0)
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            transport.abort()

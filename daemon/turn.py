@@ -25,10 +25,11 @@ from daemon.response_bodies import ResponseBodies
 from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
-from daemon.streaming import EventStream
+from daemon.streaming import EventStream, SlowClient
 from daemon.trace_context import trace_context_of
 from daemon.urgency import Urgency
 from engine.core.contents import RequestContents
+from engine.core.events import CancelCause
 
 SEED_HEADER = "X-Reprise-Seed"
 
@@ -92,7 +93,8 @@ class Turn:
             raise
         finally:
             if resumable is None:
-                call.close()
+                is_slow = self._outcome == CancelCause.SLOW_CLIENT
+                call.close(CancelCause.SLOW_CLIENT if is_slow else CancelCause.CLIENT)
             else:
                 self._service.resumables.detach(resumable)
             self._log_end(call.trace_id)
@@ -176,12 +178,15 @@ class Turn:
         return web.json_response(body, headers=self._headers())
 
     async def _stream(self, call: Call) -> web.StreamResponse:
-        stream = await EventStream.begin(self._request, self._headers())
+        stream = await EventStream.begin(self._request, self._headers(), self._service.config.client_timeout)
         try:
             await self._stream_choices(call, stream)
         except ApiError as error:
             self._outcome = error.code or "error"
             await stream.send([error.body()])
+        except SlowClient:
+            self._outcome = CancelCause.SLOW_CLIENT
+            raise
         except ConnectionError:
             raise  # the client has gone
         except Exception:
@@ -215,12 +220,12 @@ class Turn:
             "wants_logprobs": question.num_logprobs >= 0,
             "tells_each_token": question.return_token_ids,
             "follows_text": not question.is_chat,
+            "tool_format": self._service.text_model.tool_format.name if question.tools else "",
         }
 
     def _headers(self) -> Mapping[str, str]:
         headers = {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}
         if self._resume_seconds:
-            "tool_format": self._service.text_model.tool_format.name if question.tools else "",
             headers[RESUME_HEADER] = f"{self._resume_seconds:g}"
         return headers
 

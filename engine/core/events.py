@@ -16,6 +16,7 @@ class CancelCause(StrEnum):
 
     CLIENT = "client"  # the connection closed
     DRAIN = "drain"  # the drain timeout passed
+    SLOW_CLIENT = "slow_client"  # it took nothing of its answer for too long
 
 
 class FinishFlag(StrEnum):
