@@ -4,9 +4,14 @@ out[row, output] = Σ over inputs of bfloat16(weight[output, input]) × x[row, i
 the one order that `tiles.py` describes: pieces ascending, runs of pieces ascending, the bias last. A row's bits do not
 follow its place, its company, nor whether runs are spread over programs. Products of bfloat16 are exact in float32.
 
+Where splits are spread, each program leaves its total in memory and is counted; the last to come adds all of a tile's
+totals in ascending order. The counter decides who adds, never in which order. A merge in a launch of its own would be a
+third of all launches of a small model's step.
+
 Reference: torch.nn.functional.linear over `StoredTensor.float32`.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,7 +23,7 @@ from kernels.cuda.tiles import Shape, Tile
 from kernels.cuda.weight_tile import float_tile, plane_arguments, shape_constants, stored_tile
 from kernels.cuda.weights import Part, Weight
 
-MERGED_AT_A_TIME = 1024  # outputs of one program of the merge
+MAX_TILES = 1 << 16  # of one product whose splits are spread
 
 
 def linear(x: torch.Tensor, weight: Weight, out: torch.Tensor, bias: torch.Tensor | None = None) -> None:
@@ -36,22 +41,27 @@ def linear(x: torch.Tensor, weight: Weight, out: torch.Tensor, bias: torch.Tenso
 def linear_part(x: torch.Tensor, part: Part, tile: Tile, out: torch.Tensor, bias: torch.Tensor | None) -> None:
     """One part's columns of `out` by the tile given. `autotune.py` tries tiles through it."""
     num_rows, shape = x.shape[0], part.shape
-    spread = tile.spread and tile.order.splits > 1
-    splits = tile.order.splits if spread else 1
-    totals = torch.empty((splits, num_rows, shape.num_outputs), device=x.device) if spread else out
-    grid = (triton.cdiv(shape.num_outputs, tile.outputs) * triton.cdiv(num_rows, tile.rows), splits)
+    tiles = triton.cdiv(shape.num_outputs, tile.outputs) * triton.cdiv(num_rows, tile.rows)
+    splits = tile.order.splits if tile.spread else 1
+    totals, arrived = None, None
+    if splits > 1:
+        assert tiles <= MAX_TILES, f"{num_rows} rows are too many to spread their splits"
+        totals = torch.empty(splits, num_rows, shape.num_outputs, device=x.device)
+        arrived = _arrived(x.device)
     launch(
         _linear,
-        grid,
-        *(x, *plane_arguments(part), None if spread else bias, totals, num_rows),
+        (tiles, splits),
+        *(x, *plane_arguments(part), bias, out, totals, arrived, num_rows),
         **linear_constants(shape, tile, part.first_output, out.shape[1]),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
-    if spread:
-        merge_grid = (triton.cdiv(shape.num_outputs, MERGED_AT_A_TIME), num_rows)
-        constants = merge_constants(shape, tile, part.first_output, out.shape[1])
-        launch(_merge, merge_grid, totals, bias, out, num_rows, **constants)
+
+
+@cache
+def _arrived(device: torch.device) -> torch.Tensor:
+    """int32 [MAX_TILES]: how many splits of a tile are done; zeros before and after each product."""
+    return torch.zeros(MAX_TILES, dtype=torch.int32, device=device)
 
 
 def linear_constants(shape: Shape, tile: Tile, first_output: int, out_width: int) -> dict[str, Any]:
@@ -71,17 +81,6 @@ def linear_constants(shape: Shape, tile: Tile, first_output: int, out_width: int
     }
 
 
-def merge_constants(shape: Shape, tile: Tile, first_output: int, out_width: int) -> dict[str, Any]:
-    """The constants that `_merge` is compiled with."""
-    return {
-        "NUM_OUTPUTS": shape.num_outputs,
-        "FIRST_OUTPUT": first_output,
-        "OUT_WIDTH": out_width,
-        "SPLITS": tile.order.splits,
-        "OUTPUTS": MERGED_AT_A_TIME,
-    }
-
-
 @triton.jit(do_not_specialize=["num_rows"])
 def _linear(
     x: tl.tensor,
@@ -91,6 +90,8 @@ def _linear(
     super_scales: tl.tensor,
     bias: tl.tensor,
     out: tl.tensor,
+    totals: tl.tensor,
+    arrived: tl.tensor,
     num_rows: tl.tensor,
     BITS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -136,35 +137,21 @@ def _linear(
             run = tl.dot(weights, tl.load(x + at, mask=inside, other=0.0), run)
         total += run
     inside = (outputs[:, None] < NUM_OUTPUTS) & (rows[None, :] < num_rows)
+    is_last = True
     if SPREAD:
-        at = (tl.program_id(1) * num_rows + rows).to(tl.int64)[None, :] * NUM_OUTPUTS + outputs[:, None]
-    else:
-        at = rows.to(tl.int64)[None, :] * OUT_WIDTH + FIRST_OUTPUT + outputs[:, None]
+        of_split = rows.to(tl.int64)[None, :] * NUM_OUTPUTS + outputs[:, None]
+        split_size = num_rows.to(tl.int64) * NUM_OUTPUTS
+        tl.store(totals + first_split * split_size + of_split, total, mask=inside)
+        tl.debug_barrier()  # all of the program's numbers are written before it is counted
+        is_last = tl.atomic_add(arrived + tl.program_id(0), 1, sem="acq_rel") == SPLITS - 1
+        if is_last:  # whichever it is, it adds from the first on, as one program does in registers
+            total = tl.zeros((OUTPUTS, ROWS), dtype=tl.float32)
+            for split in range(SPLITS):
+                place = totals + split * split_size + of_split
+                total += tl.load(place, mask=inside, other=0.0, cache_modifier=".cg")
+            tl.store(arrived + tl.program_id(0), 0)
+    if is_last:
         if bias is not None:
             total += tl.load(bias + FIRST_OUTPUT + outputs, mask=outputs < NUM_OUTPUTS, other=0.0)[:, None]
-    tl.store(out + at, total, mask=inside)
-
-
-@triton.jit(do_not_specialize=["num_rows"])
-def _merge(
-    totals: tl.tensor,
-    bias: tl.tensor,
-    out: tl.tensor,
-    num_rows: tl.tensor,
-    NUM_OUTPUTS: tl.constexpr,
-    FIRST_OUTPUT: tl.constexpr,
-    OUT_WIDTH: tl.constexpr,
-    SPLITS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-) -> None:
-    """The totals [SPLITS, rows, NUM_OUTPUTS] of one row added up, from the first on, as `_linear` does in registers."""
-    row = tl.program_id(1)
-    outputs = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
-    inside = outputs < NUM_OUTPUTS
-    total = tl.zeros((OUTPUTS,), dtype=tl.float32)
-    for split in range(SPLITS):
-        at = (split * num_rows + row).to(tl.int64) * NUM_OUTPUTS + outputs
-        total += tl.load(totals + at, mask=inside, other=0.0)
-    if bias is not None:
-        total += tl.load(bias + FIRST_OUTPUT + outputs, mask=inside, other=0.0)
-    tl.store(out + row.to(tl.int64) * OUT_WIDTH + FIRST_OUTPUT + outputs, total, mask=inside)
+        place = out + rows.to(tl.int64)[None, :] * OUT_WIDTH + FIRST_OUTPUT + outputs[:, None]
+        tl.store(place, total, mask=inside)

@@ -7,7 +7,7 @@ choose, which takes minutes. It must not know how a kernel is compiled.
 from collections.abc import Iterator
 
 from kernels.cuda.launch import Variant
-from kernels.cuda.linear import _linear, _merge, linear_constants, merge_constants
+from kernels.cuda.linear import _linear, linear_constants
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.tiles import Shape, Tile, candidates, default_plan
 from kernels.cuda.weight_tile import absent_planes, plane_types
@@ -15,13 +15,17 @@ from kernels.cuda.weight_tile import absent_planes, plane_types
 
 def _linear_variant(name: str, shape: Shape, tile: Tile) -> Variant:
     layout = shape.layout
-    signature = {"x": "*bf16", **plane_types(layout), "out": "*fp32", "num_rows": "i32"}
-    constants = {**linear_constants(shape, tile, 0, shape.num_outputs), "bias": None}
+    signature = {"x": "*bf16", **plane_types(layout), "bias": "*fp32", "out": "*fp32", "num_rows": "i32"}
+    absent: dict[str, None] = absent_planes(layout)
+    if tile.spread:
+        signature |= {"totals": "*fp32", "arrived": "*i32"}
+    else:
+        absent |= {"totals": None, "arrived": None}
     return Variant(
         f"linear {name} {shape.num_outputs}x{shape.num_inputs}, {_told(tile)}",
         _linear,
         signature,
-        {**constants, **absent_planes(layout)},
+        {**linear_constants(shape, tile, 0, shape.num_outputs), **absent},
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
@@ -30,13 +34,6 @@ def _linear_variant(name: str, shape: Shape, tile: Tile) -> Variant:
 def _told(tile: Tile) -> str:
     splits = f"{tile.order.splits} splits {'spread' if tile.spread else 'in turn'}"
     return f"{tile.outputs}x{tile.rows}x{tile.order.depth} {splits}, {tile.num_stages} stages"
-
-
-def _merge_variant(shape: Shape) -> Variant:
-    tile = default_plan(shape).tiles[0]
-    signature = {"totals": "*fp32", "bias": "*fp32", "out": "*fp32", "num_rows": "i32"}
-    constants = merge_constants(shape, tile, 0, shape.num_outputs)
-    return Variant(f"merge of {tile.order.splits} splits", _merge, signature, constants)
 
 
 _DOWN = Shape(LAYOUTS["Q4_1"], 576, 1536)  # of SmolLM2-135M
@@ -53,6 +50,5 @@ def _thorough() -> Iterator[Variant]:
 VARIANTS = (
     _linear_variant("BF16", _QKV, default_plan(_QKV).tiles[-1]),
     _linear_variant("Q4_1", _DOWN, default_plan(_DOWN).tiles[0]),
-    _merge_variant(_DOWN),
 )
 MORE_VARIANTS = tuple(_thorough())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kernels.cuda.planes import Layout
 
 _PROGRAMS_WANTED = 256  # about two for each of the 132 multiprocessors of an H100 or H200
-_LEAST_PIECES = 4  # of a split: below, filling the pipeline costs more than it brings
+_LEAST_PIECES = 8  # of a split: fewer cost more to add up than they save
 
 
 class Shape(NamedTuple):
@@ -93,9 +93,9 @@ def default_plan(shape: Shape) -> Plan:
 
 
 def candidates(shape: Shape) -> tuple[Tile, ...]:
-    """What may be measured: tiles of the weight's order, the default plan's first."""
+    """What may be measured: tiles of the weight's order, first the one whose bits are wanted: a program to a sum."""
     serial = default_plan(shape).tiles[-1]
     few_rows = [serial, serial._replace(rows=16, num_stages=4), serial._replace(rows=32, num_stages=4)]
     many_rows = [serial._replace(outputs=128, rows=rows, num_warps=8) for rows in (64, 128)]
     spread = [tile._replace(spread=True) for tile in few_rows] if serial.order.splits > 1 else []
-    return tuple(dict.fromkeys((*default_plan(shape).tiles, *spread, *few_rows, *many_rows)))
+    return tuple(dict.fromkeys((*few_rows, *spread, *many_rows)))

@@ -44,7 +44,7 @@ def test_products_are_what_float64_says(format: str, num_inputs: int) -> None:
 def test_many_splits_are_what_float64_says() -> None:
     stored = stored_matrix("Q4_0", 10, 1536)
     weight, x = pack([stored], "cpu"), _inputs(3, 1536)
-    assert weight.parts[0].plan.order.splits == 6
+    assert weight.parts[0].plan.order.splits == 3
     assert weight.parts[0].plan.tile(3).spread
     bias = torch.linspace(-1, 1, 10)
     assert _is_close(_product(x, weight, bias), x, stored, bias)
@@ -88,6 +88,13 @@ def test_a_fused_weight_gives_what_its_matrices_give() -> None:
     x = _inputs(3, 256)
     apart = torch.cat([_by_tile(x, pack([matrix], "cpu"), SERIAL) for matrix in stored], dim=1)
     assert torch.equal(_by_tile(x, pack(stored, "cpu"), SERIAL), apart)
+
+
+def test_splits_can_be_spread_again_and_again() -> None:
+    """What counts them is as it was."""
+    weight, x = pack([stored_matrix("Q4_1", 10, 320)], "cpu"), _inputs(3, 320)
+    spread = SERIAL._replace(spread=True)
+    assert torch.equal(_by_tile(x, weight, spread), _by_tile(x, weight, spread))
 
 
 def test_no_row_but_the_given_is_written() -> None:
