@@ -40,6 +40,7 @@ class RequestHistory:
     tokens, moments   one each per output token
     lenders           request → block: blocks in its table that other requests had held before
     kv_digests        place in its block table → digest, of the blocks that it filled itself, as filled last
+    kv_moments        … and when that was
     """
 
     arrived: RequestArrived
@@ -49,6 +50,10 @@ class RequestHistory:
     num_hit_blocks: int = 0
     lenders: dict[int, int] = field(default_factory=dict)
     kv_digests: dict[int, int] = field(default_factory=dict)
+    kv_moments: dict[int, Moment] = field(default_factory=dict)
+
+    def moment(self, entry: Entry, step: int) -> Moment:
+        return Moment(entry.sequence, entry.now_ns, step, self.num_preemptions, self.num_hit_blocks)
 
 
 class LifeHistory:
@@ -125,16 +130,15 @@ class LifeHistory:
 
     def _read_step(self, event: StepCompleted, entry: Entry) -> None:
         for request, index, digest in event.kv_digests:
-            self.requests[request].kv_digests[index] = digest
+            filling = self.requests[request]
+            filling.kv_digests[index], filling.kv_moments[index] = digest, filling.moment(entry, event.step)
         token_ids = self._contents.tokens.get(event.step, ())
         for token in recorded_tokens(event, token_ids, self._counter):
             if token.request in self._ended:
                 continue
             history = self.requests[token.request]
             history.tokens.append(token)
-            history.moments.append(
-                Moment(entry.sequence, entry.now_ns, event.step, history.num_preemptions, history.num_hit_blocks)
-            )
+            history.moments.append(history.moment(entry, event.step))
 
     def _lend(self, block: int, request: int) -> None:
         lender = self._holder_of_block.get(block, request)

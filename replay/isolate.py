@@ -39,7 +39,7 @@ def isolate(
     prove: bool = False,
     span: Span = Span(),  # noqa: B008  # immutable
 ) -> Verdict:
-    """Compare a request's output, token by token, with what it computes alone.
+    """Compare a request's output, token by token, and the KV blocks that it filled, with what it computes alone.
 
     request       the client's request id, or the request's number; None isolates every request that emitted a token
     overrides, allow_numeric_drift, open_runner   as in `execute`
@@ -203,7 +203,6 @@ class _Isolation:
         finally:
             alone.close()
             self.num_tokens += num_equal
-        if num_equal == len(request.tokens) and runner.first is not None:
-            block = f"block {runner.first.block_index} of request {request.arrived.request}'s block table"
-            self.notes.append(f"{block} was filled with other keys and values than alone; no token came from it")
-        return Unequal(num_equal, None) if num_equal < len(request.tokens) else None
+        if num_equal == len(request.tokens) and runner.first is None:
+            return None
+        return Unequal(num_equal, None, block=runner.first)

@@ -20,6 +20,7 @@ from replay.divergence import (
 from replay.history import LifeHistory, Moment, RequestHistory
 from replay.lives import Life
 from replay.model_runs.kv_blocks import OtherBlock
+from replay.model_runs.reexecution import KVBlock
 from replay.tokens import Computed
 from replay.transcript import Trail
 
@@ -29,7 +30,8 @@ MAX_NAMED = 12  # requests named in one line of a report
 class Unequal(NamedTuple):
     """The first output token that differs, after `num_equal`. `computed` is None when the request ended before it.
 
-    block   the first that held other keys and values by then, of those that the request filled itself
+    block   the first that held other keys and values by then, of those that the request filled itself; when all tokens
+            are equal it is what differs, for bits alone and in company are the same (P4)
     """
 
     num_equal: int
@@ -48,13 +50,19 @@ class Subject(NamedTuple):
 
 
 def report(path: Path, subject: Subject, unequal: Unequal, environment: tuple[str, ...]) -> Divergence:
-    """The divergence of a subject at its first unequal token."""
-    request = subject.request
-    expected, moment = request.tokens[unequal.num_equal], request.moments[unequal.num_equal]
-    got = unequal.computed.token if unequal.computed else unequal.raised
-    top_logprobs = unequal.computed.top_logprobs if unequal.computed else ()
-    classification = classify(expected, got if isinstance(got, EmittedToken) else None, top_logprobs)
-    number = request.arrived.request
+    """The divergence of a subject at its first unequal token, or block."""
+    request, number = subject.request, subject.request.arrived.request
+    expected: EmittedToken | KVBlock
+    got: EmittedToken | KVBlock | Raised | None
+    if unequal.num_equal == len(request.tokens) and unequal.block is not None:
+        index, *digests = unequal.block
+        expected, got = [KVBlock(number, index, digest) for digest in digests]
+        moment, classification = request.kv_moments[index], Classification.NUMERIC
+    else:
+        expected, moment = request.tokens[unequal.num_equal], request.moments[unequal.num_equal]
+        got = unequal.computed.token if unequal.computed else unequal.raised
+        top_logprobs = unequal.computed.top_logprobs if unequal.computed else ()
+        classification = classify(expected, got if isinstance(got, EmittedToken) else None, top_logprobs)
     return Divergence(
         place=Place(moment.sequence, moment.now_ns - subject.life.opened_ns, moment.step, request=number),
         classification=classification,
@@ -110,7 +118,7 @@ def _numbers(requests: list[int]) -> str:
 def _likely_cause(classification: Classification, moment: Moment, unequal: Unequal) -> str:
     if unequal.raised is not None:
         return "executing it alone raised: read the error"
-    if unequal.computed is None:
+    if unequal.computed is None and unequal.block is None:
         return "alone it ended earlier: a stop condition that depends on more than the request's own tokens"
     if classification is Classification.TIE:
         return "the two most likely tokens are as good as equal, so the smallest difference of bits swaps them"
@@ -128,9 +136,12 @@ def table(divergences: Sequence[Divergence]) -> Iterator[str]:
         yield f"{'request':>7} {'token':>6} {'step':>7} {'what':<10} {'recorded':>9} {'alone':>9}  field"
     for divergence in divergences:
         expected, got = divergence.expected, divergence.got
-        alone = str(got.token_id) if isinstance(got, EmittedToken) else "(none)"
+        index, recorded, alone = "-", "-", "-"  # a block of keys and values, and no token
+        if isinstance(expected, EmittedToken):
+            index, recorded = str(expected.output_index), str(expected.token_id)
+            alone = str(got.token_id) if isinstance(got, EmittedToken) else "(none)"
         fields = ", ".join(difference.field for difference in divergence.differences)
         yield (
-            f"{expected.request:>7} {expected.output_index:>6} {divergence.place.step:>7} "
-            f"{divergence.classification:<10} {expected.token_id:>9} {alone:>9}  {fields}"
+            f"{expected.request:>7} {index:>6} {divergence.place.step:>7} "
+            f"{divergence.classification:<10} {recorded:>9} {alone:>9}  {fields}"
         )

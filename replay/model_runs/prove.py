@@ -52,7 +52,7 @@ def prove_difference(
     alone.run(num_equal + 1)
     names = {number: of.arrived.request_id for number, of in history.requests.items()}
     company = CompanyTrace(request, alone, for_company, names)
-    last_step = recorded.moments[num_equal].step
+    last_step = recorded.moments[min(num_equal, len(recorded.moments) - 1)].step  # past all: a block differs, no token
     refusals: list[CannotCompare] = []
     with Progress("prove", "steps", last_step + 1) as progress:
         entries = life.comparable_entries(refusals.append)

@@ -19,6 +19,7 @@ from engine.self_audit import SelfAudit
 from recorder.header import Header
 from recorder.writer import Recorder
 from replay.check import check
+from replay.divergence import Classification
 from replay.execute import execute
 from replay.isolate import isolate
 from replay.model_runs.open_model import OpenedRunner, Overrides
@@ -150,6 +151,31 @@ def test_isolate_names_the_block_that_went_wrong(tmp_path: Path) -> None:
     (mismatch,) = [event for event in all_events(path) if isinstance(event, KVMismatch)]
     assert (mismatch.noticed, mismatch.writer, mismatch.block_index) == ("audit", 0, 2)
     assert check(path).exit_code == 0
+
+
+class WrongAtTheEnd(ScriptedRunner):
+    """Digests the last block that request 0 fills as if something else lay in it; no token is drawn from it."""
+
+    def execute(self, plan: StepPlanned) -> StepResult:
+        result = super().execute(plan)
+        wrong = tuple([(*block[:2], block[2] ^ (block[1] == 2)) for block in result.completed.kv_digests])
+        return result._replace(completed=result.completed._replace(kv_digests=wrong))
+
+
+def test_a_block_that_differs_is_a_divergence_where_all_tokens_are_equal(tmp_path: Path) -> None:
+    sampling = SamplingParams(seed=1, ignore_eos=True)
+    arrive = Arrive(0, "req-0", "", 0, 0, 2, sampling, RequestContents(tuple(range(1, 12))))
+    runner = WrongAtTheEnd(LIMITS.num_kv_blocks, LIMITS.block_size, SALT, keeps_kv_digests=True)
+    path = record(tmp_path / "run", [(0, arrive)], runner, rate=0.0)
+    for request in ("req-0", None):
+        verdict = isolate(path, request, open_runner=open_keeping)
+        assert verdict.exit_code == 1, verdict.as_text()
+        (divergence,) = verdict.divergences
+        assert divergence.classification is Classification.NUMERIC
+        assert (divergence.expected.block_index, divergence.place.step) == (2, 1)
+        assert divergence.expected.kv_digest != divergence.got.kv_digest
+        assert "2 of 2 output tokens were equal" in divergence.decided_on
+        assert "kv_digest" in verdict.as_text()
 
 
 def test_show_tells_of_mismatches_and_audits(overwritten: Path) -> None:
