@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.errors import ModelError
+from engine.text.embedded_models import EMBEDDED_MODELS
 from engine.text.file_digests import file_sha256
-from engine.text.model_cache import EMBEDDED_MODELS, fetch_embedded_model
+from engine.text.model_cache import fetch_embedded_model
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 

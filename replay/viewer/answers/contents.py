@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import EngineError
+from engine.text.embedded_models import EMBEDDED_MODELS
 from engine.text.file_digests import cache_folder
-from engine.text.model_cache import EMBEDDED_MODELS
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import TextModel, load_text_model
 from recorder.errors import NoContents, RecordingError
