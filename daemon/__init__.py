@@ -14,6 +14,7 @@ In reading order:
     json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
     openapi.py            /openapi.json, by field_table.py: every field's type and bounds
+    grammar_maker.py      a grammar of that, made and tried in a process of its own, `grammar_child.py`
     tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told

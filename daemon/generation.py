@@ -54,7 +54,7 @@ class GenerationHandler:
         self._note_unknown_fields(question)
         structure = question.tools.structure(service.text_model) if question.tools else question.structure
         if structure is not None:
-            question = replace(question, grammar=await structure.grammar())
+            question = replace(question, grammar=await service.grammars.make(structure))
         prompts = await service.encoder.encode(question)
         return await Turn(service, request, question, prompts, arrival_ns).answer()
 

@@ -11,6 +11,7 @@ from daemon.config import DaemonConfig
 from daemon.config_sources import Configured
 from daemon.engine_client import EngineClient
 from daemon.errors import unavailable
+from daemon.grammar_maker import GrammarMaker
 from daemon.prompt_encoder import PromptEncoder
 from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
@@ -60,6 +61,7 @@ class Service:
         self._encoder: PromptEncoder | None = None
         self._num_seeds = 0
 
+        self._grammars: GrammarMaker | None = None
     @property
     def not_ready_reason(self) -> str:
         """Why no request can be taken now; "" when one can."""
@@ -82,6 +84,11 @@ class Service:
 
     @property
     def system_fingerprint(self) -> str:
+    @property
+    def grammars(self) -> GrammarMaker:
+        assert self._grammars is not None, "it comes with the text model"
+        return self._grammars
+
         """Changes with whatever may change an answer: numerics class and the engine's configuration."""
         configuration = {**asdict(self._engine_config), "record_dir": ""}  # where a run is kept changes no answer
         identity = [self.version, self.engine.supervisor.info.get("numerics_class", ""), configuration]
@@ -93,6 +100,7 @@ class Service:
         self._encoder = PromptEncoder(text_model, self.clock)
 
     def next_seed(self) -> int:
+        self._grammars = GrammarMaker(text_model.vocabulary)
         """For a request that brings none: drawn, or the next of the sequence that --seed names."""
         if self.config.seed is None:
             return secrets.randbits(63)
@@ -103,3 +111,5 @@ class Service:
     def close(self) -> None:
         if self._encoder is not None:
             self._encoder.close()
+        if self._grammars is not None:
+            self._grammars.close()

@@ -2,7 +2,6 @@
 `guided_…`, and a tool that must be called. It must not know how tokens are drawn by it.
 """
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from daemon import fields
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body, kind_of
-from engine.text.grammar import MAX_GRAMMAR_CHARS, InvalidGrammar
-from engine.text.grammar_order import GrammarOrder, make_grammar
+from engine.text.grammar import MAX_GRAMMAR_CHARS
+from engine.text.grammar_order import GrammarOrder
 
 MAX_CHOICES = 1024
 
@@ -27,13 +26,6 @@ class Structure:
     place: str
     field: str
     order: GrammarOrder
-
-    async def grammar(self) -> str:
-        """In a thread, for a large schema takes its time. Raises ApiError 400 that names the place."""
-        try:
-            return await asyncio.to_thread(make_grammar, self.order)
-        except InvalidGrammar as error:
-            raise bad_request(f"{self.place}: {error}", self.field) from error
 
 
 def read_structure(body: Body) -> Structure | None:

@@ -1,15 +1,26 @@
 """What an answer must read: every field that says it becomes a grammar, what cannot be one is refused by its place."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from daemon.errors import ApiError
+from daemon.grammar_maker import GrammarMaker
 from daemon.openai_api import read_chat, read_completion
 from daemon.structure import read_structure
+from engine.text.grammar_order import make_grammar
+from tests.daemon.text_models import word_text_model
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.fixture(scope="module")
+def maker() -> Iterator[GrammarMaker]:
+    maker = GrammarMaker(word_text_model().vocabulary)
+    yield maker
+    maker.close()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +41,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_every_field_becomes_a_grammar(body: dict[str, Any], holds: str) -> None:
     structure = read_structure(body)
     assert structure is not None
-    assert holds in asyncio.run(structure.grammar())
+    assert holds in make_grammar(structure.order)
 
 
 def test_text_is_free() -> None:
@@ -65,14 +76,16 @@ def test_text_is_free() -> None:
         ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "give one"),
     ],
 )
-def test_what_cannot_be_followed_is_refused_by_its_place(body: dict[str, Any], param: str, says: str) -> None:
-    async def compiled() -> None:
+def test_what_cannot_be_followed_is_refused_by_its_place(
+    maker: GrammarMaker, body: dict[str, Any], param: str, says: str
+) -> None:
+    async def made() -> None:
         structure = read_structure(body)
         assert structure is not None
-        await structure.grammar()
+        await maker.make(structure)
 
     with pytest.raises(ApiError) as raised:
-        asyncio.run(compiled())
+        asyncio.run(made())
     assert (raised.value.status, raised.value.param) == (400, param)
     assert says in raised.value.message
 

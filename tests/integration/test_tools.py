@@ -1,0 +1,87 @@
+"""Functions called by the default model through the official client: whole, streamed, in turns, and replayed equal."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from tests.integration.daemon_process import MODEL, reprise
+from tests.integration.served import Served, serve
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city, now.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+            "required": ["city", "unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+TIME: Any = {"type": "function", "function": {"name": "get_time", "description": "The time of day."}}
+ASKED: list[Any] = [{"role": "user", "content": "What is the weather in Paris? Use the tool."}]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    directory = tmp_path_factory.mktemp("tools")
+    with serve(directory, max_num_seqs=4) as served:
+        yield served
+    alone = reprise("isolate", str(served.daemon.recording), "a-call")
+    assert alone.returncode == 0, alone.stdout
+
+
+def client_of(served: Served) -> OpenAI:
+    return OpenAI(base_url=f"{served.daemon.base_url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def test_a_call_is_whole_by_its_schema_the_same_streamed_and_its_result_is_answered(served: Served) -> None:
+    asked: Any = {"model": MODEL, "messages": ASKED, "tools": [WEATHER, TIME], "max_tokens": 80, "temperature": 0}
+    asked |= {"tool_choice": "required", "parallel_tool_calls": False}
+    with client_of(served) as client:
+        chat = client.chat.completions.create(**asked, extra_headers={"X-Request-Id": "a-call"})
+        (choice,) = chat.choices
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.content is None
+        (call,) = choice.message.tool_calls or ()
+        assert call.type == "function"
+        if call.function.name == "get_weather":
+            assert set(json.loads(call.function.arguments)) == {"city", "unit"}
+        name, arguments, reasons = "", "", []
+        for chunk in client.chat.completions.create(**asked, stream=True):
+            assert not chunk.choices[0].delta.content
+            reasons.append(chunk.choices[0].finish_reason)
+            for piece in chunk.choices[0].delta.tool_calls or ():
+                assert piece.function is not None
+                name += piece.function.name or ""
+                arguments += piece.function.arguments or ""
+        assert (name, arguments, reasons[-1]) == (call.function.name, call.function.arguments, "tool_calls")
+        messages = [*ASKED, choice.message, {"role": "tool", "tool_call_id": call.id, "content": "rain, 12 degrees"}]
+        answer = client.chat.completions.create(model=MODEL, messages=messages, tools=[WEATHER], max_tokens=20)
+        assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+        assert answer.usage is not None
+        assert chat.usage is not None
+        assert answer.usage.prompt_tokens_details is not None
+
+
+def test_a_named_function_is_called_and_the_model_may_answer_in_words(served: Served) -> None:
+    with client_of(served) as client:
+        named = client.chat.completions.create(
+            model=MODEL,
+            messages=ASKED,
+            tools=[WEATHER, TIME],
+            tool_choice={"type": "function", "function": {"name": "get_weather"}},
+            max_tokens=80,
+            n=2,
+        )
+        for choice in named.choices:
+            (call,) = choice.message.tool_calls or ()
+            assert call.type == "function"
+            assert json.loads(call.function.arguments)["unit"] in ("celsius", "fahrenheit")
+        free = client.chat.completions.create(model=MODEL, messages=ASKED, tools=[WEATHER, TIME], max_tokens=24)
+        assert free.choices[0].message.content or free.choices[0].message.tool_calls
