@@ -162,11 +162,10 @@ class _Isolation:
             self.divergences.append(divergence)
 
     def _prove(self, subject: Subject, contents: RequestContents, num_equal: int) -> Proof | None:
-        """In company on another runner of the same kind, whose KV memory nobody has used. None: a note says why."""
+        """In company with a KV memory that nobody has used. None: a note says why."""
         (alone, _, _), agreement = self._open(subject.life)
-        company = self._open_runner(subject.life.header, self._overrides).runner
         try:
-            return prove_difference(subject, contents, num_equal, (alone, company), agreement)
+            return prove_difference(subject, contents, num_equal, alone, agreement)
         except CannotCompare as refusal:
             self.notes.append(f"request {subject.request.arrived.request}: nothing was proved: {refusal.reason}")
             return None

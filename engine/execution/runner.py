@@ -66,7 +66,7 @@ class ModelRunner:
         """Another runner on the same weights: a memory of its own with nothing in it, and no request."""
         kv_store = KVStore.allocate(self.backend, num_blocks, block_size, num_host_blocks)
         keeps_kv_digests = self.watch is not None
-        return ModelRunner(
+        return type(self)(
             self.backend, kv_store, self._text_model, self._digest_key, self._clock, keeps_kv_digests=keeps_kv_digests
         )
 

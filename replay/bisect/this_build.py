@@ -64,13 +64,11 @@ def _beneath(
         index = next((index for index, moment in enumerate(moments) if moment.sequence == sequence), None)
         if request is None or index is None:
             continue
-        runners = open_runner(life.header, overrides), open_runner(life.header, overrides)
-        agreement = agree(life.header, runners[0].numerics_class, runners[0].environment, allow_drift=False)
+        opened = open_runner(life.header, overrides)
+        agreement = agree(life.header, opened.numerics_class, opened.environment, allow_drift=False)
         subject = Subject(life, history, contents, request)
         try:
-            return prove_difference(
-                subject, contents.prompts[token.request], index, (runners[0].runner, runners[1].runner), agreement
-            )
+            return prove_difference(subject, contents.prompts[token.request], index, opened.runner, agreement)
         except CannotCompare as refusal:
             return Proof(None, None, f"what lies beneath cannot be had: {refusal.reason}")
     return None

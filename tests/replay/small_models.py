@@ -54,8 +54,11 @@ def open_small(name: str, make: MakeRunner = ModelRunner) -> OpenRunner:
     return open_runner
 
 
-def record_small(directory: Path, name: str, num_requests: int, make: MakeRunner = ModelRunner) -> Path:
-    return record_run(directory, mixed_load(num_requests), runner=small_runner(name, make))
+def record_small(
+    directory: Path, name: str, num_requests: int, make: MakeRunner = ModelRunner, keyframe_every: int = 0
+) -> Path:
+    runner = small_runner(name, make)
+    return record_run(directory, mixed_load(num_requests), runner=runner, keyframe_every=keyframe_every)
 
 
 def plans_of(path: Path) -> list[StepPlanned]:

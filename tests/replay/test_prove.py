@@ -8,8 +8,13 @@ import pytest
 from engine.core.decisions import RequestAdmitted, StepPlanned
 from engine.core.vocabulary import Entry
 from engine.protocol import Arrive
+from recorder.header import Header
 from replay.isolate import isolate
+from replay.lives import Life
+from replay.model_runs import prove as prove_module
+from replay.model_runs.open_model import OpenedRunner, Overrides
 from replay.proof import Proof
+from replay.span import Beginning
 from replay.verdict import Verdict
 from tests.replay.recorded_runs import LIMITS, entries_of, mixed_load, open_scripted, record_run
 from tests.replay.small_models import (
@@ -85,13 +90,17 @@ def test_an_off_by_one_in_a_block_table_names_the_neighbour(name: str, honest: P
     assert values["foreign"]["block"] == wrong
 
 
-def _strangers(path: Path) -> tuple[StepPlanned, tuple[int, int, int], int]:
+def _strangers(path: Path, least_request: int = 0) -> tuple[StepPlanned, tuple[int, int, int], int]:
     """A step in which two requests decode whose prompts begin otherwise; the row of one, and the other."""
     starts = _starts()
     for plan in plans_of(path):
         victim, *others = plan.rows
         for other in others:
-            if plan.step > 10 and victim[2] == other[2] == 1 and starts[victim[0]] != starts[other[0]]:
+            if (
+                min(plan.step - 11, victim[0] - least_request) >= 0
+                and victim[2] == other[2] == 1
+                and starts[victim[0]] != starts[other[0]]
+            ):
                 return plan, victim, other[0]
     raise AssertionError("no two strangers decode in one step")
 
@@ -113,6 +122,44 @@ def test_a_stale_block_names_the_request_that_held_it_before(name: str, honest: 
     assert proof.foreign.owner is not None
     assert proof.foreign.owner.request == former
     assert proof.foreign.owner.step < plan.step
+
+
+def test_it_begins_at_a_keyframe_and_goes_back_to_the_beginning_for_what_was_wrong_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault strikes after the keyframe before a late request: nobody computes the steps before it again."""
+    honest = record_small(tmp_path / "honest", "BF16", NUM_REQUESTS, keyframe_every=4)
+    tables = Holders(honest).tables
+    plan, victim, other = _strangers(honest, least_request=8)
+    make = reads_a_neighbours_block(plan.step, victim[0], 0, tables[plan.step][other][0])
+    path = record_small(tmp_path / "run", "BF16", NUM_REQUESTS, make, keyframe_every=4)
+    begun: list[Beginning] = []
+    sound = prove_module.CompanyTrace.run
+
+    def spied(self: prove_module.CompanyTrace, life: Life, beginning: Beginning, *rest: object) -> int | None:
+        begun.append(beginning)
+        return sound(self, life, beginning, *rest)  # type: ignore[arg-type]  # handed on as it came
+
+    monkeypatch.setattr(prove_module.CompanyTrace, "run", spied)
+    opened = open_small("BF16", make)
+    num_opened = []
+
+    def counting(header: Header, overrides: Overrides) -> OpenedRunner:
+        num_opened.append(1)
+        return opened(header, overrides)
+
+    (divergence,) = isolate(path, str(victim[0]), open_runner=counting, prove=True).divergences
+    assert divergence.proof is not None
+    assert divergence.proof.first is not None
+    assert divergence.proof.first.step == plan.step
+    assert [beginning.at_keyframe for beginning in begun] == [True]
+    assert begun[0].sequence > 20
+    assert len(num_opened) == 1, "the model is loaded once"
+    begun.clear()
+    (divergence,) = isolate(path, str(victim[0]), open_runner=open_small("BF16"), prove=True).divergences
+    assert divergence.proof is not None
+    assert divergence.proof.first is None, "a build without the fault"
+    assert [beginning.at_keyframe for beginning in begun] == [True, False]
 
 
 def _a_reused_block(path: Path) -> tuple[StepPlanned, tuple[int, int, int], int, int]:
