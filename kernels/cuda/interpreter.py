@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 
 _triton_convert = interpreter._convert_float
+_prepared: set[int] = set()  # of the modules' globals whose device functions have been called
 
 
 def correct_interpreter() -> None:
@@ -23,6 +24,7 @@ def correct_interpreter() -> None:
     np.seterr(over="ignore", invalid="ignore", divide="ignore")  # a GPU warns of nothing
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = _dot
+    interpreter.InterpretedFunction.__call__ = _call
 
 
 def round_to_bfloat16(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
@@ -50,3 +52,12 @@ def _dot(builder: Any, a: Any, b: Any, start: Any, input_precision: Any, max_num
     kind = start.data.dtype
     product = np.einsum("...ik,...kj->...ij", left.astype(kind), right.astype(kind))
     return interpreter.TensorHandle(product + start.data, start.dtype.scalar)
+
+
+def _call(function: Any, *arguments: Any, **named: Any) -> Any:
+    """A device function's call. Triton prepares its module anew each time, which took half of all time."""
+    module = id(function.fn.__globals__)
+    if module not in _prepared:
+        interpreter._patch_lang(function.fn)
+        _prepared.add(module)
+    return function.rewrite()(*arguments, **named)

@@ -1,0 +1,313 @@
+"""Paged attention: the same kernel for decode and prefill, so that a query's bits are the same in both.
+
+A program takes an item of the plan (`attention_plan.py`) and one kv head: a tile of TILE_ROWS rows, which are a group
+of queries × the query heads of the kv head. A group's queries are fixed by position, so a query has the same place in
+the same tile whether it is decoded alone (its neighbours are zeros) or prefilled among them; and whether the splits of
+a group go through one program or through many, each is computed from nothing, in KEYS keys at a time, and merged in
+ascending order by the same operations. Keys after a query weigh exactly nothing; what lies past the last is not read.
+
+Scores and sums are float32, the weights of the values bfloat16, as the tensor cores take them. With a window a query
+sees its last WINDOW keys, itself among them; pieces of keys that no query of the group sees are passed over, which
+changes no bit either.
+
+Reference: `reference_attention.attend`. Source: Milakov and Gimelshein, online softmax, 2018; Kwon et al.,
+PagedAttention, SOSP 2023; Dao et al., Flash-Decoding, 2023.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.cuda.attention_plan import ITEM_FIELDS, MERGE_FIELDS, SPLIT_KEYS, TILE_ROWS, AttentionShape, Plan
+from kernels.cuda.kv_number import read_number
+from kernels.cuda.launch import Variant, launch, power_of_two
+
+MERGED_HEADS = 4  # of one program of the merge
+
+_LOG2_E = 1.4426950408889634
+_NOTHING = tl.constexpr(-1.0e30)  # the maximum of no scores: finite, so that its difference to itself is 0
+
+
+def attend(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
+    out: torch.Tensor,
+    scale: float = 0.0,
+    window: int = 0,
+) -> None:
+    """Write softmax(q·kᵀ × scale)·v of each row that the plan names into `out`; other rows are left as they are.
+
+    queries        bfloat16 [rows, heads, head dim]
+    keys, values   one layer's memory [blocks, kv heads, block size, head dim], bfloat16 or the uint8 of e4m3, this
+                   step's rows included
+    out            bfloat16, or float32, [rows, heads × head dim]
+    scale          0: 1 / √head dim
+    window         keys that a query sees; 0: all up to itself
+    """
+    _, num_kv_heads, block_size, head_dim = keys.shape
+    shape = AttentionShape(queries.shape[1], num_kv_heads, head_dim, block_size)
+    partials = (plan.mixed, plan.highest, plan.totals)
+    launch(
+        _attend,
+        (plan.num_programs,),
+        *(queries, keys, values, out, plan.counts, plan.items, plan.block_tables, *partials),
+        *((scale or head_dim**-0.5) * _LOG2_E, plan.block_tables.shape[1]),
+        **_constants(shape, keys.dtype == torch.bfloat16, window),
+        num_warps=_piece(shape, keys.dtype == torch.bfloat16).num_warps,
+        num_stages=_NUM_STAGES,
+    )
+    launch(_merge, (plan.num_programs,), out, plan.counts, plan.merges, *partials, **_merge_constants(shape))
+
+
+class _Piece(NamedTuple):
+    """Keys of one product, and the warps that compute it."""
+
+    keys: int
+    num_warps: int
+
+
+_NUM_STAGES = 2
+
+
+def _piece(shape: AttentionShape, is_bfloat16: bool) -> _Piece:
+    """By the model and the KV memory's type alone, for it decides bits. Larger ones spill registers (measured)."""
+    return _Piece(64, 4) if is_bfloat16 and shape.head_dim <= 128 else _Piece(32, 8)
+
+
+def _constants(shape: AttentionShape, is_bfloat16: bool, window: int) -> dict[str, int]:
+    return {
+        "NUM_HEADS": shape.num_heads,
+        "NUM_KV_HEADS": shape.num_kv_heads,
+        "HEAD_DIM": shape.head_dim,
+        "BLOCK_SIZE": shape.block_size,
+        "WINDOW": window,
+        "ROWS": max(TILE_ROWS, shape.heads_tile),
+        "HEADS_TILE": shape.heads_tile,
+        "DIM_TILE": power_of_two(shape.head_dim),
+        "KEYS": _piece(shape, is_bfloat16).keys,
+        "SPLIT_KEYS": SPLIT_KEYS,
+        "ITEM_FIELDS": ITEM_FIELDS,
+    }
+
+
+def _merge_constants(shape: AttentionShape) -> dict[str, int]:
+    return {
+        "NUM_HEADS": shape.num_heads,
+        "HEAD_DIM": shape.head_dim,
+        "HEADS": MERGED_HEADS,
+        "DIM_TILE": power_of_two(shape.head_dim),
+        "MERGE_FIELDS": MERGE_FIELDS,
+    }
+
+
+@triton.jit(do_not_specialize=["table_width"])
+def _attend(
+    queries: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    out: tl.tensor,
+    counts: tl.tensor,
+    items: tl.tensor,
+    block_tables: tl.tensor,
+    partial_mixed: tl.tensor,
+    partial_highest: tl.tensor,
+    partial_totals: tl.tensor,
+    scale: tl.tensor,
+    table_width: tl.tensor,
+    NUM_HEADS: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    ROWS: tl.constexpr,
+    HEADS_TILE: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+    KEYS: tl.constexpr,
+    SPLIT_KEYS: tl.constexpr,
+    ITEM_FIELDS: tl.constexpr,
+) -> None:
+    rows = tl.arange(0, ROWS)
+    of_group, of_kv_head = rows // HEADS_TILE, rows % HEADS_TILE
+    columns = tl.arange(0, DIM_TILE)[None, :]
+    for work in range(tl.program_id(0), tl.load(counts) * NUM_KV_HEADS, tl.num_programs(0)):
+        item = items + work // NUM_KV_HEADS * ITEM_FIELDS
+        kv_head = work % NUM_KV_HEADS
+        table = block_tables + tl.load(item).to(tl.int64) * table_width
+        first_position, first_row = tl.load(item + 1), tl.load(item + 2)
+        low, high = tl.load(item + 3), tl.load(item + 4)
+        first_split, end_split, partial = tl.load(item + 5), tl.load(item + 6), tl.load(item + 7)
+
+        heads = kv_head * (NUM_HEADS // NUM_KV_HEADS) + of_kv_head
+        is_real = (of_kv_head < NUM_HEADS // NUM_KV_HEADS) & (of_group >= low) & (of_group < high)
+        inside = is_real[:, None] & (columns < HEAD_DIM)
+        lines = (first_row + of_group).to(tl.int64) * NUM_HEADS + heads
+        q = tl.load(queries + lines[:, None] * HEAD_DIM + columns, mask=inside, other=0.0)
+
+        highest = tl.full((ROWS,), _NOTHING, tl.float32)
+        total = tl.zeros((ROWS,), tl.float32)
+        mixed = tl.zeros((ROWS, DIM_TILE), tl.float32)
+        for split in range(first_split, end_split):
+            of_split = _attend_split(
+                *(q, keys, values, table, split, first_position, of_group, first_position + high, kv_head, scale),
+                *(NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, ROWS, DIM_TILE, KEYS, SPLIT_KEYS),
+            )
+            highest, total, mixed = _merged(highest, total, mixed, of_split[0], of_split[1], of_split[2])
+
+        if partial < 0:
+            result = tl.div_rn(mixed, total[:, None])
+            tl.store(out + lines[:, None] * HEAD_DIM + columns, result.to(out.dtype.element_ty), mask=inside)
+        else:
+            places = (partial + of_group - low).to(tl.int64) * NUM_HEADS + heads
+            tl.store(partial_highest + places, highest, mask=is_real)
+            tl.store(partial_totals + places, total, mask=is_real)
+            tl.store(partial_mixed + places[:, None] * HEAD_DIM + columns, mixed, mask=inside)
+
+
+@triton.jit
+def _attend_split(
+    q: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    table: tl.tensor,
+    split: tl.tensor,
+    first_position: tl.tensor,
+    of_group: tl.tensor,
+    end: tl.tensor,
+    kv_head: tl.tensor,
+    scale: tl.tensor,
+    NUM_KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    ROWS: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+    KEYS: tl.constexpr,
+    SPLIT_KEYS: tl.constexpr,
+) -> tl.tensor:
+    """One split from nothing: maxima and sums [ROWS], weighted values [ROWS, DIM_TILE].
+
+    end   one past the last real query's position: keys from there on are not read
+    """
+    PIECES: tl.constexpr = SPLIT_KEYS // KEYS
+    columns = tl.arange(0, DIM_TILE)[None, :]
+    positions = (first_position + of_group)[:, None]
+    highest = tl.full((ROWS,), _NOTHING, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    mixed = tl.zeros((ROWS, DIM_TILE), tl.float32)
+    first_piece = split * PIECES
+    end_piece = tl.minimum(first_piece + PIECES, first_position // KEYS + 1)  # a group lies within one piece
+    if WINDOW > 0:
+        first_piece = tl.maximum(first_piece, tl.maximum(first_position - (WINDOW - 1), 0) // KEYS)
+    for piece in range(first_piece, end_piece):
+        slots = piece * KEYS + tl.arange(0, KEYS)
+        is_written = slots < end
+        block = tl.load(table + slots // BLOCK_SIZE, mask=is_written, other=0).to(tl.int64)
+        lines = (block * NUM_KV_HEADS + kv_head) * BLOCK_SIZE + slots % BLOCK_SIZE
+        places = lines[:, None] * HEAD_DIM + columns
+        inside = is_written[:, None] & (columns < HEAD_DIM)
+        k = read_number(tl.load(keys + places, mask=inside, other=0.0))
+        scores = tl.dot(q, tl.trans(k)) * scale
+        is_seen = slots[None, :] <= positions
+        if WINDOW > 0:
+            is_seen = is_seen & (slots[None, :] > positions - WINDOW)
+        scores = tl.where(is_seen, scores, float("-inf"))
+        new_highest = tl.maximum(highest, tl.max(scores, axis=1))
+        weights = tl.exp2(scores - new_highest[:, None])
+        shrink = tl.exp2(highest - new_highest)
+        total = total * shrink + tl.sum(weights, axis=1)
+        v = read_number(tl.load(values + places, mask=inside, other=0.0))
+        mixed = tl.dot(weights.to(tl.bfloat16), v, mixed * shrink[:, None])
+        highest = new_highest
+    return highest, total, mixed
+
+
+@triton.jit
+def _merged(
+    highest: tl.tensor,
+    total: tl.tensor,
+    mixed: tl.tensor,
+    split_highest: tl.tensor,
+    split_total: tl.tensor,
+    split_mixed: tl.tensor,
+) -> tl.tensor:
+    """The next split merged into the running results; a split without keys changes nothing."""
+    new_highest = tl.maximum(highest, split_highest)
+    shrink, split_shrink = tl.exp2(highest - new_highest), tl.exp2(split_highest - new_highest)
+    new_total = total * shrink + split_total * split_shrink
+    return new_highest, new_total, mixed * shrink[:, None] + split_mixed * split_shrink[:, None]
+
+
+@triton.jit
+def _merge(
+    out: tl.tensor,
+    counts: tl.tensor,
+    merges: tl.tensor,
+    partial_mixed: tl.tensor,
+    partial_highest: tl.tensor,
+    partial_totals: tl.tensor,
+    NUM_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    HEADS: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+    MERGE_FIELDS: tl.constexpr,
+) -> None:
+    PIECES: tl.constexpr = (NUM_HEADS + HEADS - 1) // HEADS
+    columns = tl.arange(0, DIM_TILE)[None, :]
+    for work in range(tl.program_id(0), tl.load(counts + 1) * PIECES, tl.num_programs(0)):
+        entry = merges + work // PIECES * MERGE_FIELDS
+        row, first, step, count = tl.load(entry), tl.load(entry + 1), tl.load(entry + 2), tl.load(entry + 3)
+        heads = work % PIECES * HEADS + tl.arange(0, HEADS)
+        is_head = heads < NUM_HEADS
+        inside = is_head[:, None] & (columns < HEAD_DIM)
+        highest = tl.full((HEADS,), _NOTHING, tl.float32)
+        total = tl.zeros((HEADS,), tl.float32)
+        mixed = tl.zeros((HEADS, DIM_TILE), tl.float32)
+        for index in range(count):
+            places = (first + index * step).to(tl.int64) * NUM_HEADS + heads
+            split_highest = tl.load(partial_highest + places, mask=is_head, other=_NOTHING)
+            split_total = tl.load(partial_totals + places, mask=is_head, other=0.0)
+            split_mixed = tl.load(partial_mixed + places[:, None] * HEAD_DIM + columns, mask=inside, other=0.0)
+            highest, total, mixed = _merged(highest, total, mixed, split_highest, split_total, split_mixed)
+        result = tl.div_rn(mixed, total[:, None])
+        place = row.to(tl.int64) * (NUM_HEADS * HEAD_DIM) + heads[:, None] * HEAD_DIM + columns
+        tl.store(out + place, result.to(out.dtype.element_ty), mask=inside)
+
+
+_PARTIALS = {"partial_mixed": "*fp32", "partial_highest": "*fp32", "partial_totals": "*fp32"}
+
+
+def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
+    signature = {"queries": "*bf16", "keys": f"*{kind}", "values": f"*{kind}", "out": "*bf16"}
+    plan = {"counts": "*i32", "items": "*i32", "block_tables": "*i32", **_PARTIALS}
+    return Variant(
+        f"attend {shape.num_heads}/{shape.num_kv_heads} heads of {shape.head_dim}, {kind}"
+        + (f", window {window}" if window else ""),
+        _attend,
+        {**signature, **plan, "scale": "fp32", "table_width": "i32"},
+        _constants(shape, kind == "bf16", window),
+        num_warps=_piece(shape, kind == "bf16").num_warps,
+        num_stages=_NUM_STAGES,
+    )
+
+
+def _merge_variant(shape: AttentionShape) -> Variant:
+    return Variant(
+        f"merge of {shape.num_heads} heads of {shape.head_dim}",
+        _merge,
+        {"out": "*bf16", "counts": "*i32", "merges": "*i32", **_PARTIALS},
+        _merge_constants(shape),
+    )
+
+
+_SMALL, _LARGE = AttentionShape(9, 3, 64, 16), AttentionShape(32, 8, 128, 16)
+VARIANTS = (
+    _variant(_SMALL, "bf16"),
+    _variant(_LARGE, "bf16"),
+    _variant(_LARGE, "u8"),
+    _variant(AttentionShape(4, 1, 256, 16), "bf16", window=512),
+    _merge_variant(_LARGE),
+)
