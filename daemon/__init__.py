@@ -9,12 +9,14 @@ In reading order:
     deploy/               as a container: the file it is built from, a Kubernetes example
     config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
+    tls.py, cors.py       certificates, and pages of other sites
     connections.py        how many clients may be connected; `garbage.py`: when memory is tidied
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
-    json_body.py, openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   a body → question.py
+    request_body.py, json_body.py   a body as it comes; a JSON object
+    openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   that → question.py
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
-    openapi.py            /openapi.json, by field_table.py: every field's type and bounds
     grammar_maker.py      a grammar of that, made and tried in a process of its own, `grammar_child.py`
+    openapi.py            /openapi.json, by field_table.py: every field's type and bounds
     tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once
     urgency.py            what of a question and its key the scheduling policies are told

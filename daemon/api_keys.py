@@ -9,7 +9,7 @@ name:
     priority = 3                  # class of requests that name none; default 0
     max_concurrent_requests = 8   # of all its keys together; more get 429; default 0: no bound
     tokens_per_minute = 60_000    # prompt and output, likewise (`tenant_limits.py`)
-    admin = true                  # may see /config; default false
+    admin = true                  # may see /config and mark incidents; default false
 
 It must not know HTTP. A key that is tried is compared with all there are, each in constant time.
 """

@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler
 
 from daemon.accepting import AcceptingSite
 from daemon.connections import OpenConnections
+from daemon.cors import preflight_middleware, tell_origin
 from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
@@ -42,7 +43,7 @@ async def listen(service: Service, calls: CallCounter, inherited: Sequence[socke
     )
     await runner.setup()
     for each in sockets:
-        await AcceptingSite(runner, each, lambda: None).start()
+        await AcceptingSite(runner, each, lambda: service.tls.context if service.tls else None).start()
     return runner
 
 
@@ -64,9 +65,11 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
         middlewares=[
             error_middleware(lambda: service.is_draining),
             crowd_middleware(open_connections),
+            preflight_middleware(lambda: service.config.cors_origins),
             key_middleware(lambda: service.api_keys),
         ],
     )
+    application.on_response_prepare.append(tell_origin(lambda: service.config.cors_origins))
     application[OPEN_CONNECTIONS] = open_connections
     application.add_routes(
         [

@@ -51,6 +51,13 @@ class DaemonConfig:
     viewer_token_file: str = _option(
         "", "FILE", values.text, "token that /viewer asks for, apart from API keys; without one there is no /viewer"
     )
+    tls_cert: str = _option(
+        "", "FILE.pem", values.text, "certificate with its chain: HTTPS in place of HTTP; needs tls-key"
+    )
+    tls_key: str = _option("", "FILE.pem", values.text, "its private key, not encrypted")
+    cors_origins: tuple[str, ...] = _option(
+        (), "ORIGIN[,ORIGIN]", values.origins, "pages of these sites may ask from a browser; *: any; default: none"
+    )
     dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")

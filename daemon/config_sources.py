@@ -1,7 +1,7 @@
 """Where an option's value is taken from: the first place that has it, and that place is kept beside the value.
 
     flag (`--max-num-seqs 8`) > environment (`REPRISE_MAX_NUM_SEQS=8`) > TOML file (`max-num-seqs = 8`)
-        > systemd credential (the files of keys and of the viewer's token) > default
+        > systemd credential (the files of keys, of TLS, and of the viewer's token) > default
 
 All that is wrong is found in one pass; each message names the place, what stands there and the remedy. It must not
 know what the options do.
@@ -25,6 +25,8 @@ NOT_SHOWN = "(not shown)"
 CREDENTIALS = {  # option → name in $CREDENTIALS_DIRECTORY; its value is the path
     "api_key_file": "reprise-api-keys",
     "viewer_token_file": "reprise-viewer-token",
+    "tls_cert": "reprise-tls-cert",
+    "tls_key": "reprise-tls-key",
 }
 _OTHER_VARIABLES = ("CACHE", "CONFIG", "VAULT_KEY", "VAULT_KEYS")  # that are no options
 

@@ -3,17 +3,14 @@
 Everything that can be refused is refused before the first byte: fields, model, prompt, and what the core refuses.
 """
 
-import asyncio
 from dataclasses import replace
 
 import structlog
 from aiohttp import web
 
-from daemon import errors, openai_api
-from daemon.errors import ApiError
-from daemon.fields import Body
-from daemon.json_body import parse_object
+from daemon import openai_api
 from daemon.question import Question
+from daemon.request_body import read_object
 from daemon.request_ids import REQUEST_ID, request_id_was_given
 from daemon.resumption import Resumption, asks_for_the_rest
 from daemon.service import Service
@@ -64,18 +61,3 @@ class GenerationHandler:
             if name not in self._unknown_fields and len(self._unknown_fields) < 256:
                 self._unknown_fields.add(name)
                 log.info("unknown field ignored", field=name[:64])
-
-
-async def read_object(service: Service, request: web.Request) -> Body:
-    """A request's body. Raises ApiError for what is no JSON object, or does not come in time."""
-    return parse_object(await _read_body(request, service.config.client_timeout))
-
-
-async def _read_body(request: web.Request, seconds: float) -> bytes:
-    try:
-        async with asyncio.timeout(seconds):
-            return await request.read()
-    except TimeoutError as error:
-        raise ApiError(408, f"the body was not complete within {seconds:g} s", code="body_timeout") from error
-    except web.RequestPayloadError as error:
-        raise errors.bad_request("the body cannot be read: it is not encoded as its headers say") from error

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from daemon import fields
 from daemon.errors import ApiError, bad_request
-from daemon.json_body import parse_object
+from daemon.request_body import read_object
 from daemon.service import Service
 from recorder.format import segment_paths
 from recorder.incidents import Pin, pin_segment
@@ -27,7 +27,7 @@ class IncidentHandler:
 
     async def mark(self, request: web.Request) -> web.Response:
         """201 with what is kept; 409 where nothing is recorded."""
-        body = parse_object(await request.read())
+        body = await read_object(self._service, request)
         note = fields.text(body, "note", "", MAX_NOTE_CHARS).strip()
         if not note:
             raise bad_request("note is missing or empty: say in a few words what happened", "note")

@@ -6,11 +6,16 @@ The Content-Type is not looked at: `curl -d` sends form data and means JSON.
 import json
 from typing import Any, NoReturn
 
-from daemon.errors import bad_request
+from daemon.errors import ApiError, bad_request
+
+MAX_VALUES = 1_200_000  # a prompt of a million token ids, and room
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """Raises ApiError 400 for invalid UTF-8 or JSON, NaN and infinities, endless nesting, half surrogate pairs."""
+    """Raises ApiError 400 for invalid UTF-8 or JSON, NaN and infinities, endless nesting, half surrogate pairs, and 413
+    for more values than any prompt has: each of a few bytes becomes an object of a hundred."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+        raise ApiError(413, f"the body holds more than {MAX_VALUES} values", code="body_too_large")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

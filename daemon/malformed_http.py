@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from daemon import errors
@@ -16,6 +17,7 @@ from daemon.connections import OpenConnections
 from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID_HEADER
 
+MAX_HEADERS, MAX_LINE_BYTES = 64, 8_190  # of a head: half a megabyte in all
 OPEN_CONNECTIONS = web.AppKey("open_connections", OpenConnections)
 
 log = structlog.get_logger(__name__)
@@ -43,7 +45,9 @@ class _Connection(RequestHandler):
     __slots__ = ("_open",)
 
     def __init__(self, server: _Server, open_connections: OpenConnections, **options: Any) -> None:
-        super().__init__(server, **options)
+        super().__init__(
+            server, max_headers=MAX_HEADERS, max_line_size=MAX_LINE_BYTES, max_field_size=MAX_LINE_BYTES, **options
+        )
         self._open = open_connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,7 +74,8 @@ class _Connection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already, no other can follow")
         headers = {REQUEST_ID_HEADER: secrets.token_hex(12)}
-        response = web.json_response(_error(status, exc).body(), status=status, headers=headers)
+        error = _error(status, exc)
+        response = web.json_response(error.body(), status=error.status, headers=headers)
         response.force_close()
         return response
 
@@ -78,5 +83,8 @@ class _Connection(RequestHandler):
 def _error(status: int, exc: BaseException | None) -> ApiError:
     if status >= 500:
         return errors.internal()
+    if isinstance(exc, LineTooLong) or "Too many headers" in str(getattr(exc, "message", "")):
+        message = f"a request's head has at most {MAX_HEADERS} headers, and {MAX_LINE_BYTES} bytes in a line of it"
+        return ApiError(431, message, code="head_too_large")
     reason = " ".join(str(getattr(exc, "message", "") or "it cannot be read").split())[:200]
     return ApiError(status, f"this is not well-formed HTTP: {reason}", code="malformed_http")

@@ -16,7 +16,7 @@ from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 CLIENT_LEFT = 499  # as proxies log it
 PROBES = frozenset(("/health", "/ready", "/metrics"))
 GUARDED_PATHS = ("/v1/", "/tokenize", "/detokenize")
-ADMIN_PATH = "/config"
+ADMIN_PATHS = frozenset(("/config", "/incidents"))
 CALLER = web.RequestKey("caller", Caller)
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ def crowd_middleware(connections: OpenConnections) -> Middleware:
 
 
 def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
-    """What costs work needs one of `keys()`, where there are any, /config an administrator's; probes do not."""
+    """Where there are `keys()`, what costs work needs one, and operators' endpoints an administrator's; probes none."""
 
     @web.middleware
     async def require_key(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -67,7 +67,7 @@ def key_middleware(keys: Callable[[], ApiKeys]) -> Middleware:
 
 
 def _caller(keys: ApiKeys, request: web.Request) -> Caller:
-    is_for_admins = request.path == ADMIN_PATH
+    is_for_admins = request.path in ADMIN_PATHS
     if not keys.are_required or not (is_for_admins or request.path.startswith(GUARDED_PATHS)):
         return Caller()
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")

@@ -143,6 +143,14 @@ def names(value: Any) -> tuple[str, ...]:
     return tuple([name.strip() for name in given if name.strip()])
 
 
+def origins(value: Any) -> tuple[str, ...]:
+    """Of web pages, as browsers write them: a scheme and a host, in lower case and without a path; or *."""
+    listed = names(value)
+    if not all(origin == "*" or re.fullmatch(r"[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+", origin) for origin in listed):
+        raise ValueError("give origins such as https://chat.example:8443, without a path, or *")
+    return listed
+
+
 def _integer_or_none(value: Any) -> int | None:
     if isinstance(value, bool):
         return None

@@ -1,6 +1,6 @@
 """SIGHUP: the options are read again, and what can change while serving does: the scheduling policy with its parameters
-and the queue's bounds (recorded, as PolicyChanged), the API keys, patience in seconds, the log's level. What cannot
-waits for the next start and is named. It must not know where options stand.
+and the queue's bounds (recorded, as PolicyChanged), the API keys, TLS, origins, patience in seconds, the log's level.
+What cannot waits for the next start and is named. It must not know where options stand.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ from daemon.config import DaemonConfig, flag_name
 from daemon.config_sources import Configured
 from daemon.errors import ApiError
 from daemon.service import Service
+from daemon.tls import read_tls
 from engine import log as engine_log
 from engine.core.errors import EngineError
 from engine.core.policies.change import CHANGEABLE
@@ -20,6 +21,9 @@ from engine.core.policies.change import CHANGEABLE
 _OF_THE_DAEMON = (
     "api_key",
     "api_key_file",
+    "tls_cert",
+    "tls_key",
+    "cors_origins",
     "queue_timeout",
     "drain_timeout",
     "stall_timeout",
@@ -36,7 +40,7 @@ class Reloaded:
     """What a reload came to: options as flags are written.
 
     reason    why nothing has changed; "" where the options could be used
-    changed   in force now; the key file also where only its contents are others
+    changed   in force now; the files of keys and of TLS also where only their contents are others
     waiting   in force from the next start on
     """
 
@@ -50,6 +54,7 @@ async def reload(service: Service, read_again: Callable[[], Configured]) -> Relo
     try:
         configured = read_again()
         keys = ApiKeys.configured(configured.config.api_key, configured.config.api_key_file)
+        tls = read_tls(configured.config.tls_cert, configured.config.tls_key)
         await _change_policy(service, configured.config)
     except (EngineError, ApiError) as error:
         log.error("the options cannot be reloaded, all stays as it was", reason=str(error))
@@ -58,7 +63,9 @@ async def reload(service: Service, read_again: Callable[[], Configured]) -> Relo
     differing = [each.name for each in fields(DaemonConfig) if getattr(before, each.name) != getattr(after, each.name)]
     changed = {name: getattr(after, name) for name in differing if name in IN_FLIGHT}
     told = {*changed, *(["api_key_file"] if keys != service.api_keys and "api_key" not in changed else [])}
-    service.api_keys, service.config, service.configured = keys, replace(before, **changed), configured
+    told |= {"tls_cert", "tls_key"} if tls != service.tls else set()
+    service.api_keys, service.tls = keys, tls
+    service.config, service.configured = replace(before, **changed), configured
     engine_log.set_level(after.log_level)
     outcome = Reloaded("", _flags(told), _flags(name for name in differing if name not in IN_FLIGHT))
     if outcome.waiting:

@@ -137,7 +137,10 @@ async def _listen(
         raise CannotListen(
             f"cannot listen on {host} port {port}: {reason}; choose others with --host and --port"
         ) from error
-    log.info("listening", addresses=[f"http://{address[0]}:{address[1]}" for address in runner.addresses])
+    log.info(
+        "listening",
+        addresses=[f"{'https' if service.tls else 'http'}://{address[0]}:{address[1]}" for address in runner.addresses],
+    )
     return runner
 
 

@@ -1,5 +1,6 @@
 """What the request handlers share: the engine, the model's text side, names, seeds. It must not know HTTP."""
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -17,20 +18,24 @@ from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
 from daemon.telemetry.spans_sent import SpansSent
 from daemon.tenant_limits import TenantLimits
+from daemon.tls import read_tls
 from daemon.viewer_token import read_viewer_token
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.text.model_source import ModelSource
 from engine.text.text_model import TextModel
 
+MAX_LARGE_BODIES = 4  # read at the same time
+
 
 class Service:
-    """Raises InvalidKeyFile, InvalidViewerToken.
+    """Raises InvalidKeyFile, InvalidTls, InvalidViewerToken.
 
     served_names   names that clients may ask for; the first is the one answered
     config         what is in force; a reload changes what can change while serving (`reload.py`)
     configured     what was read last, with the place of each value: what waits for the next start is there already
     spans_sent     what became of OpenTelemetry's spans
+    large_bodies   whose turn it is to bring one
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
 
@@ -45,10 +50,12 @@ class Service:
         self.config = config
         self.configured = Configured(config)
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
-        self.viewer_token = read_viewer_token(config.viewer_token_file)
+        self.tls = read_tls(config.tls_cert, config.tls_key)
+        self.viewer_token = read_viewer_token(config.viewer_token_file, self.api_keys)
         self.clock = clock
         self.tenant_limits = TenantLimits(clock)
         self.engine = EngineClient(engine_config, clock, engine_module)
+        self.large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self.resumables = Resumables(self.engine, clock)
         self.engine.on_ready = lambda info: self.resumables.compare_numerics(info.get("numerics_class", ""))
         self.served_names = config.served_model_name or (source.name,)
@@ -59,9 +66,9 @@ class Service:
         self._engine_config = engine_config
         self._text_model: TextModel | None = None
         self._encoder: PromptEncoder | None = None
+        self._grammars: GrammarMaker | None = None
         self._num_seeds = 0
 
-        self._grammars: GrammarMaker | None = None
     @property
     def not_ready_reason(self) -> str:
         """Why no request can be taken now; "" when one can."""
@@ -83,12 +90,12 @@ class Service:
         return self._encoder
 
     @property
-    def system_fingerprint(self) -> str:
-    @property
     def grammars(self) -> GrammarMaker:
         assert self._grammars is not None, "it comes with the text model"
         return self._grammars
 
+    @property
+    def system_fingerprint(self) -> str:
         """Changes with whatever may change an answer: numerics class and the engine's configuration."""
         configuration = {**asdict(self._engine_config), "record_dir": ""}  # where a run is kept changes no answer
         identity = [self.version, self.engine.supervisor.info.get("numerics_class", ""), configuration]
@@ -98,9 +105,9 @@ class Service:
     def use_text_model(self, text_model: TextModel) -> None:
         self._text_model = text_model
         self._encoder = PromptEncoder(text_model, self.clock)
+        self._grammars = GrammarMaker(text_model.vocabulary)
 
     def next_seed(self) -> int:
-        self._grammars = GrammarMaker(text_model.vocabulary)
         """For a request that brings none: drawn, or the next of the sequence that --seed names."""
         if self.config.seed is None:
             return secrets.randbits(63)

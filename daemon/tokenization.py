@@ -7,7 +7,7 @@ from aiohttp import web
 from daemon import chat_messages, fields, openai_api
 from daemon.errors import bad_request
 from daemon.fields import Body
-from daemon.generation import read_object
+from daemon.request_body import read_object
 from daemon.service import Service
 from daemon.tools import read_tools
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from daemon.api_keys import ApiKeys
 from engine.core.errors import EngineError
 
 MIN_CHARS, MAX_CHARS = 16, 1_000
@@ -11,8 +12,8 @@ class InvalidViewerToken(EngineError):
     """The file cannot be read, or what stands in it is no token; the message says what to do."""
 
 
-def read_viewer_token(path: str) -> str:
-    """ "" for no file: then there is no viewer. Raises InvalidViewerToken."""
+def read_viewer_token(path: str, keys: ApiKeys) -> str:
+    """ "" for no file: then there is no viewer. Raises InvalidViewerToken, also where it is one of `keys`."""
     if not path:
         return ""
     try:
@@ -25,5 +26,10 @@ def read_viewer_token(path: str) -> str:
         raise InvalidViewerToken(
             f"--viewer-token-file: {path} holds {len(token)} characters: give one word of {MIN_CHARS} to {MAX_CHARS}, "
             "as `openssl rand -hex 24` prints"
+        )
+    if keys.are_required and keys.caller_of(token) is not None:
+        raise InvalidViewerToken(
+            f"--viewer-token-file: {path} holds what is an API key too: who may look must not be able to ask, so draw "
+            "another, as `openssl rand -hex 24` does"
         )
     return token

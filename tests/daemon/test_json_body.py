@@ -14,6 +14,13 @@ def test_an_object_is_read_whatever_it_holds() -> None:
     assert parse_object(rb'{"a": "\ud83e\udd9c"}') == {"a": "🦜"}
 
 
+def test_more_values_than_any_prompt_has_are_not_even_looked_at() -> None:
+    with pytest.raises(ApiError, match="more than 1200000 values") as caught:
+        parse_object(b'{"prompt": [' + b"[],{}," * 600_000 + b"[]]}")
+    assert caught.value.status == 413
+    parse_object(b'{"prompt": [' + b"1," * 1_000_000 + b"1]}")
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [

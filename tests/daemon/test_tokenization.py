@@ -89,7 +89,6 @@ def test_an_endpoint_that_is_not_here_says_what_is_missing(tell: Tell) -> None:
         b"hello\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /health HTTP/1.1\r\nbad header\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nx: " + b"y" * 20_000 + b"\r\n\r\n",
         b"POST /tokenize HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
     ],
 )
@@ -103,5 +102,22 @@ def test_what_is_no_http_gets_the_apis_json(tell: Tell, sent: bytes) -> None:
         assert head.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
         assert b"application/json" in head
         assert json.loads(body)["error"]["code"] == "malformed_http"
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "headers", [b"x: " + b"y" * 20_000 + b"\r\n", b"".join(b"x%d: y\r\n" % number for number in range(200))]
+)
+def test_a_head_that_is_too_large_is_told_the_bounds(tell: Tell, headers: bytes) -> None:
+    async def story(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.base_url.rsplit(":", 1)[1]))
+        writer.write(b"GET /health HTTP/1.1\r\n" + headers + b"\r\n")
+        async with asyncio.timeout(10):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert head[9:12] == b"431"
+        error = json.loads(body)["error"]
+        assert (error["code"], "64 headers" in error["message"]) == ("head_too_large", True)
 
     tell(story)

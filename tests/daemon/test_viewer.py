@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from daemon.api_keys import ApiKeys
 from daemon.viewer_token import InvalidViewerToken, read_viewer_token
 from tests.daemon.served import Served
 from tests.daemon.test_server import KEY, tell_alone
@@ -147,7 +148,7 @@ def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, text: str) -> Non
     path = tmp_path / "token"
     path.write_text(text, "utf-8")
     with pytest.raises(InvalidViewerToken, match="--viewer-token-file"):
-        read_viewer_token(str(path))
+        read_viewer_token(str(path), ApiKeys())
     with pytest.raises(InvalidViewerToken, match="cannot be read"):
-        read_viewer_token(str(tmp_path / "nowhere"))
-    assert read_viewer_token("") == ""
+        read_viewer_token(str(tmp_path / "nowhere"), ApiKeys())
+    assert read_viewer_token("", ApiKeys()) == ""
