@@ -32,10 +32,14 @@ def digest_rows(rows: NDArray[Any]) -> NDArray[np.uint64]:
         flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8)))
     words = flat.view(np.uint64)
     mixed = words ^ (np.arange(1, words.shape[1] + 1, dtype=np.uint64) * _STEP)
-    total: NDArray[np.uint64] = (words + (mixed & _LOW) * (mixed >> _HALF)).sum(axis=1, dtype=np.uint64)
+    return finished((words + (mixed & _LOW) * (mixed >> _HALF)).sum(axis=1, dtype=np.uint64))
+
+
+def finished(totals: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Digests of what the words of each row have added up to, in whatever order: u64 [n]."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        total = (total ^ (total >> _SHIFT)) * np.uint64(factor)  # arrays wrap silently
-    return total ^ (total >> _SHIFT)
+        totals = (totals ^ (totals >> _SHIFT)) * np.uint64(factor)  # arrays wrap silently
+    return totals ^ (totals >> _SHIFT)
 
 
 def _digest(keys: NDArray[Any], values: NDArray[Any]) -> int:
