@@ -21,6 +21,7 @@ from replay.lives import Run
 from replay.progress import Progress
 
 FIRST_COMMIT, ENTRIES_PER_COMMIT = 500, 20_000  # from one to the other by doubling: what is there is seen soon
+CACHE_KIB = 64 * 1024
 Tell = Callable[[int, float], None]
 _TABLES = (
     *("meta", "lives", "requests", "steps", "slices", "decisions", "preemptions", "marks", "block_events"),
@@ -97,6 +98,7 @@ class RecordingIndex:
         database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")  # it can be built again
+        database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         database.executescript(TABLES + OPEN_INDEXES)
         return database
 

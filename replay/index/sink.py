@@ -82,4 +82,5 @@ class Sink:
 
 def _statement(table: str) -> str:
     columns = f" ({_WITHOUT_ID[table]})" if table in _WITHOUT_ID else ""
-    return f"INSERT OR REPLACE INTO {table}{columns} VALUES ({', '.join('?' * _NUM_COLUMNS[table])})"
+    verb = "INSERT" if columns else "INSERT OR REPLACE"
+    return f"{verb} INTO {table}{columns} VALUES ({', '.join('?' * _NUM_COLUMNS[table])})"

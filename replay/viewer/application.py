@@ -37,8 +37,10 @@ class Viewer:
         """`folder`: where indexes are kept."""
         self._viewed, self._other = viewed, other
         self._beside = Beside(viewed, other) if other is not None else None
-        viewed.beside = other.path.resolve().name if other is not None else ""
-        self._following = [Following(each, folder) for each in (viewed, other) if each is not None]
+        self._following = [Following(viewed, folder)]
+        if other is not None:
+            viewed.beside, other.beside = other.path.resolve().name, viewed.path.resolve().name
+            self._following.append(Following(other, folder, beside=self._following[0]))
 
     def application(self, access: Access | None) -> web.Application:
         """`access`: None where whoever can connect has been let in already."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from engine.clock import SystemClock
 from replay.refusal import CannotCompare
 
+SIDE_BY_SIDE = "#beside=1&group=difference&rowHeight=26&panel=compare"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="of 127.0.0.1; 0 takes a free one")
@@ -45,6 +47,7 @@ def _serve(args: argparse.Namespace) -> int:
     viewer = Viewer(Viewed.open(args.recording, clock), other)
 
     def announce(url: str) -> None:
+        url += SIDE_BY_SIDE if other is not None else ""
         shown = {"verb": "view", "recording": str(args.recording), "url": url}
         print(json.dumps(shown) if args.json else f"{url}\n(the address is the key: whoever has it sees the recording)")
         print(end="", flush=True)

@@ -21,8 +21,12 @@ MAX_LISTENERS = 64
 class Following:
     """`start`, then `listen` as often as wanted, `stop`. In one event loop."""
 
-    def __init__(self, viewed: Viewed, folder: Path | None = None) -> None:
-        """`folder`: where the index is kept, as `viewed` was told."""
+    def __init__(self, viewed: Viewed, folder: Path | None = None, beside: "Following | None" = None) -> None:
+        """
+        folder   where the index is kept, as `viewed` was told
+        beside   whose listeners hear what happens here, too
+        """
+        self._beside = beside
         self._viewed = viewed
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
@@ -104,6 +108,8 @@ class Following:
         return {"generation": self._viewed.generation, **asdict(self._viewed.state)}
 
     def _tell(self, name: str, data: dict[str, Any]) -> None:
+        if self._beside is not None:
+            self._beside._tell(name, data)
         for queue in self._listeners:
             if not queue.full():
                 queue.put_nowait((name, data))

@@ -28,15 +28,6 @@ class Pairing:
     by_id: bool
     shift_ns: int
 
-    @property
-    def rights_of(self) -> dict[int, int]:
-        """Left place → right place, of pairs."""
-        return {left: right for left, right in zip(self.lefts.tolist(), self.rights.tolist(), strict=True) if left >= 0}
-
-    @property
-    def only_right(self) -> Array:
-        return self.rights[self.lefts == NOBODY]
-
 
 def pair(
     left: RequestColumns, lefts: Array, right: RequestColumns, rights: Array, opened_ns: tuple[int, int]

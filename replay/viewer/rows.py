@@ -53,9 +53,9 @@ def in_order(
     if wanted:
         chosen &= having(requests, wanted)
     places = np.flatnonzero(chosen)
-    keys = (requests.of("number")[places], arrivals[places])
+    keys = [requests.of("number")[places], arrivals[places]]
     if group != "none":
-        keys = (*keys, _ranks(requests, group)[places])
+        keys.append(_ranks(requests, group)[places])
     return places[np.lexsort(keys)]
 
 

@@ -26,6 +26,7 @@ from tests.bench.long_recording import record_arrivals
 BOUND_MS = 100.0
 NUM_QUESTIONS = 40
 MEAN_OUTPUT = 300
+STEP_NS = 24e6  # what one takes on average: as many come as go, so that few wait
 LIMITS = Limits(
     num_kv_blocks=1_900,
     max_num_seqs=64,
@@ -41,7 +42,7 @@ def record(folder: Path, num_steps: int) -> Path:
     draw = random.Random(0)
     at_ns, arrivals = 0, list[Arrival]()
     for _ in range(round(num_steps * LIMITS.max_num_seqs / MEAN_OUTPUT)):
-        at_ns += round(draw.expovariate(1 / (MEAN_OUTPUT * 14e6 / LIMITS.max_num_seqs)))
+        at_ns += round(draw.expovariate(1 / (MEAN_OUTPUT * STEP_NS / LIMITS.max_num_seqs)))
         output = draw.choice([60, 200, 300, 640])
         arrivals.append(Arrival(at_ns, draw.randint(16, 400), output, f"tenant-{draw.randrange(5)}", 0, 700, (), 16))
     return record_arrivals(folder, LIMITS, arrivals, StepCost(8e6, 5e4), "viewer bench", 64 << 20)

@@ -1,15 +1,19 @@
 // What is drawn over the slices, asked for once per life: marks, arrows, and where the inspected step lies.
 import { askJson, embedded } from "./api.js";
 import { stepAt, timesOf } from "./moments.js";
+import { state } from "./store.js";
 
 const MAX_LONG_MARKS = 50; // whose end is looked up on the step axis
 
 /** {marks, arrows, isCut}, each with `at` (and `until`) on the axis asked for. What cannot be had is empty. */
 export async function annotations(life, axis) {
-  const [{ marks, is_cut: marksCut }, { arrows, is_cut: arrowsCut }] = await Promise.all([
-    askJson("api/marks", { life }).catch(() => ({ marks: [] })),
-    askJson("api/arrows", { life }).catch(() => ({ arrows: [] })),
+  const which = state.beside ? "" : undefined; // side by side it is the left one's, whomever the inspectors tell of
+  const [{ marks: ours, is_cut: marksCut }, { arrows, is_cut: arrowsCut }, { marks: theirs }] = await Promise.all([
+    askJson("api/marks", { life, which }).catch(() => ({ marks: [] })),
+    askJson("api/arrows", { life, which }).catch(() => ({ arrows: [] })),
+    state.beside ? askJson("api/beside/marks", { life }).catch(() => ({ marks: [] })) : { marks: [] },
   ]);
+  const marks = [...ours, ...theirs.map((one) => ({ ...one, isOther: true }))];
   const isTime = axis === "time";
   if (!isTime) await endsInSteps(marks);
   return {

@@ -30,18 +30,23 @@ export function lookAt(recording) {
 
 export async function askJson(name, query, signal) {
   if (embedded) return fromFile(name, query).json;
-  return (await answer(path(name, { ...query, which }), { signal })).json();
+  return (await answer(path(name, withWhich(query)), { signal })).json();
 }
 
 export async function askFrame(name, query, signal) {
   if (embedded) return decode(fromBase64(fromFile(name, query).base64));
-  return decode(await (await answer(path(name, { ...query, which }), { signal })).arrayBuffer());
+  return decode(await (await answer(path(name, withWhich(query)), { signal })).arrayBuffer());
 }
 
 export async function post(name, body, signal) {
   if (embedded) throw leftOut();
   const headers = { "Content-Type": "application/json" };
   return (await answer(path(name, { which }), { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+}
+
+/** Of whom it is asked about, unless the question itself says so ("" is the one opened). */
+function withWhich(query) {
+  return query?.which === undefined ? { ...query, which } : query;
 }
 
 async function answer(where, options) {

@@ -1,4 +1,5 @@
 // Mouse and keys on the timeline. Keys work wherever the focus is, except in fields that take text.
+import { inspect, stepDifference } from "./beside.js";
 import { fitSelection, goToRequest, goToStep, stepAt } from "./moments.js";
 import { state, update } from "./store.js";
 import { GUTTER, pan, plotWidth, scrollTo, show, size, valueAt, xOf, zoom } from "./view.js";
@@ -61,7 +62,9 @@ async function click(timeline, x, y) {
     const step = state.axis === "step" ? Math.floor(there.value) : await stepAt(there.value).catch(() => null);
     return step === null ? undefined : goToStep(step);
   }
-  return there.request ? goToRequest(there.request.request, state.life, x < GUTTER ? null : there.value) : undefined;
+  if (!there.party) return undefined;
+  if (state.beside) inspect(there.lane.which);
+  return goToRequest(there.party.request, state.life, x < GUTTER ? null : there.value);
 }
 
 async function doubleClick(timeline, event) {
@@ -109,6 +112,8 @@ const KEYS = {
   Home: () => scrollTo(0),
   "+": () => update({ rowHeight: Math.min(40, state.rowHeight + 2) }),
   "-": () => update({ rowHeight: Math.max(3, state.rowHeight - 2) }),
+  n: () => stepDifference(1),
+  p: () => stepDifference(-1),
   f: () => fitSelection(),
   m: ({ cursor }) => update({ marked: toggled(cursor) }),
   "/": ({ onFocusSearch }) => onFocusSearch(),

@@ -1,7 +1,7 @@
 // The address ⇄ what is shown: opening the same link restores the same view.
 import { state, subscribe, update } from "./store.js";
 
-const NUMBERS = ["life", "from", "to", "row", "rowHeight", "alive", "step", "request", "block", "blockStep"];
+const NUMBERS = ["life", "from", "to", "row", "rowHeight", "alive", "step", "request", "block", "blockStep", "beside", "difference"];
 const TEXTS = ["which", "axis", "group", "filter", "panel", "sql", "query", "other", "theme"];
 const LISTS = ["area", "marked"];
 const DEFAULTS = { ...state };
@@ -52,5 +52,5 @@ function write() {
 }
 
 function restorable() {
-  return Object.fromEntries([...TEXTS, ...LISTS, "step", "request", "block", "blockStep"].map((name) => [name, DEFAULTS[name]]));
+  return Object.fromEntries([...TEXTS, ...LISTS, "step", "request", "block", "blockStep", "beside", "difference"].map((name) => [name, DEFAULTS[name]]));
 }

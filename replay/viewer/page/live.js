@@ -2,7 +2,7 @@
 // view goes along when the reader wants that.
 import { askJson, embedded } from "./api.js";
 import { bounds, state, update } from "./store.js";
-import { show } from "./view.js";
+import { show, showAll } from "./view.js";
 
 const ASK_AGAIN_MS = 500; // of `api/recording`; the tail is told more often than anybody can read it
 
@@ -11,10 +11,12 @@ export function followRecording(timeline) {
   if (embedded) return null;
   const source = new EventSource("api/live");
   const refresh = throttled(async () => {
-    const before = bounds()[1];
+    const [first, before] = bounds();
     const span = state.to - state.from;
-    update({ recording: await askJson("api/recording") });
+    const showsAll = state.from <= first && state.to >= before;
+    update({ recording: await askJson("api/recording", state.beside ? { which: "" } : {}) });
     timeline.outdate(before - span * 1e-9);
+    if (showsAll && !state.follow) showAll();
     if (state.follow) show(bounds()[1] - span * 0.95, bounds()[1] + span * 0.05);
   });
   source.addEventListener("grown", refresh);

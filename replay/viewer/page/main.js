@@ -1,9 +1,10 @@
 // The page begins here: the recording is asked for, the link restores the view, parts are drawn when something changes.
 // Read in this order: store.js (what is shown), link.js (… in the address), view.js (… on the screen), api.js and frames.js
 // (questions and answers), tiles.js (kept, asked ahead), then the canvas: timeline.js, raster.js, rows.js, strips.js,
-// overlay.js, annotations.js, axis.js; input.js and moments.js (where clicks and keys lead), live.js (a growing
+// overlay.js, annotations.js, axis.js, lanes.js and patterns.js; beside.js (two recordings); input.js and moments.js (where clicks and keys lead), live.js (a growing
 // recording), take_away.js (SVG, PNG, links); ui/panel.js and the inspectors beside it. theme.js and format.js: looks.
 import { askJson, lookAt } from "./api.js";
+import { followPairs } from "./beside.js";
 import { listen } from "./input.js";
 import { followLink, parse } from "./link.js";
 import { followRecording } from "./live.js";
@@ -22,8 +23,10 @@ const host = (id) => document.getElementById(id);
 
 async function begin() {
   const asked = parse(location.hash);
-  lookAt(asked.which ?? "");
+  lookAt(asked.beside ? "" : asked.which ?? "");
   const recording = await firstAnswer();
+  lookAt(asked.which ?? "");
+  if (asked.beside && !recording.beside) asked.beside = 0;
   update({ recording, life: recording.lives[recording.lives.length - 1].life });
   update(asked);
   if (!recording.lives.some((one) => one.life === state.life)) update({ life: recording.lives[0].life });
@@ -32,10 +35,11 @@ async function begin() {
   const draw = () => drawParts(timeline);
   subscribe(draw);
   subscribe((patch) => { if ("theme" in patch) applyTheme(); });
-  for (const cache of [timeline.slices, timeline.counters]) cache.changed = () => { timeline.redraw(); later(draw); };
+  for (const cache of [timeline.slices, timeline.counters, timeline.otherCounters]) cache.changed = () => { timeline.redraw(); later(draw); };
   listen(timeline, { onHover: (place) => hover(timeline, place), onFocusSearch: () => { host("search").focus(); host("search").select(); } });
   followLink();
   followRecording(timeline);
+  followPairs();
   applyTheme();
   draw();
   globalThis.reprise = { state, update, timeline, bounds, get firstPaint() { return timeline.firstPaint; } }; // for the tests and the curious

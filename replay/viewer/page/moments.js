@@ -1,5 +1,6 @@
 // Steps ⇄ times, rows of requests, and the moves that lead to something: every link in the page goes through here.
 import { askFrame, askJson, embedded, lookAt, post } from "./api.js";
+import { rowOfPair, shift } from "./beside.js";
 import { bounds, life, state, update } from "./store.js";
 import { show, showAll, showRow } from "./view.js";
 
@@ -13,7 +14,7 @@ export async function showOther(which) {
 
 /** The step under way at `ns`, or the nearest before; null when none is known. */
 export async function stepAt(ns) {
-  const rows = await steps("planned_ns <= ? ORDER BY planned_ns DESC", BigInt(life().opened_ns) + BigInt(Math.round(ns)));
+  const rows = await steps("planned_ns - opened_ns <= ? ORDER BY planned_ns DESC", BigInt(Math.round(ns - shift())));
   return rows.length ? rows[0][0] : null;
 }
 
@@ -22,12 +23,11 @@ export async function timesOf(step) {
   const rows = await steps("step = ?", BigInt(Math.round(step)));
   if (!rows.length) return null;
   const [, planned, completed] = rows[0];
-  return [planned, completed ?? planned];
+  return [planned + shift(), (completed ?? planned) + shift()];
 }
 
 async function steps(where, value) {
-  const opened = life().opened_ns;
-  const sql = `SELECT step, planned_ns - ${opened}, completed_ns - ${opened} FROM steps WHERE life = ${state.life} AND ${where.replace("?", value)} LIMIT 1`;
+  const sql = `SELECT step, planned_ns - opened_ns, completed_ns - opened_ns FROM steps JOIN lives USING (life) WHERE life = ${state.life} AND ${where.replace("?", value)} LIMIT 1`;
   return (await post("api/sql", { sql, limit: 1 })).rows;
 }
 
@@ -83,6 +83,7 @@ function bring(from, to) {
 
 /** The request's line of the timeline's header under the grouping shown; null when the filter hides it. */
 export async function rowOf(request) {
+  if (state.beside) return rowOfPair(request, state.which);
   for (let first = 0; ; first += ROWS_AT_ONCE) {
     const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, width: 1, rows: `${first},${ROWS_AT_ONCE}` };
     const { header } = await askFrame("api/timeline", query);

@@ -41,7 +41,7 @@ function axisTicks() {
 
 /** Marks with a length shade the rows; each has a sign in the lane above them. Returns where they are, for hits. */
 export function drawMarks(context, marks) {
-  const { mark, faint, gutter } = colours();
+  const { mark, faint, gutter, arrow } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, AXIS_HEIGHT, GUTTER, MARKS_HEIGHT);
   context.fillStyle = faint;
@@ -61,12 +61,12 @@ export function drawMarks(context, marks) {
       context.globalAlpha = 1;
     }
     if (x0 < GUTTER) continue;
-    context.fillStyle = mark;
+    context.fillStyle = one.isOther ? arrow : mark;
     context.globalAlpha = x1 > x0 + 1 ? 1 : 0.22;
     context.fillRect(Math.round(x0), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
     if (x1 > x0 + 1) context.fillRect(Math.round(x1), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
     context.globalAlpha = 1;
-    context.fillText(SHAPES[one.kind] || "●", x0 + 2, AXIS_HEIGHT + 13);
+    context.fillText(`${SHAPES[one.kind] || "●"}${one.isOther ? "ᴮ" : ""}`, x0 + 2, AXIS_HEIGHT + 13);
     places.push({ x: x0, mark: one });
   }
   return places;
@@ -87,14 +87,14 @@ export function drawOwnMarks(context) {
 }
 
 /** Arrows between rows that are known; those of the chosen request strong. Returns how many were left out. */
-export function drawArrows(context, arrows, rowOf) {
+export function drawArrows(context, arrows, rowOf, middle) {
   const shown = arrows.filter((one) => one.at >= state.from && one.at <= state.to);
   for (const one of shown.slice(0, MAX_ARROWS)) {
     const from = rowOf(one.victim);
     const to = rowOf(one.beneficiary);
     if (from === undefined || to === undefined) continue;
     const isChosen = state.request !== null && (one.victim === state.request || one.beneficiary === state.request);
-    arrow(context, xOf(one.at), yOf(from + 0.5), yOf(to + 0.5), isChosen, one.chain_length > 1);
+    arrow(context, xOf(one.at), yOf(from + middle), yOf(to + middle), isChosen, one.chain_length > 1);
   }
   return Math.max(0, shown.length - MAX_ARROWS);
 }

@@ -1,8 +1,9 @@
 // Slices → pixels. Tens of thousands of slices stand in one picture; writing pixels costs a fraction of one canvas call
-// per slice, so panning stays smooth without a GPU. Patterns are functions of the pixel, the same at every zoom.
-import { KINDS, kindColour } from "./theme.js";
+// per slice, so panning stays smooth without a GPU. What a tile needs for that is looked up once and kept with it.
+import { laneOf, partyOf } from "./lanes.js";
+import { PERIOD, ink } from "./patterns.js";
+import { KINDS } from "./theme.js";
 
-const FAINT = 70; // of 255: what lies between the strokes of a pattern
 const FINISHED = 5; // beyond the tiles' kinds: drawn where a request's last slice ends
 const FAILED = 6;
 const WELL = new Set(["stop", "length", "eos"]); // ends that a client asked for
@@ -21,83 +22,98 @@ export class Raster {
 
   /** Paint a tile's slices: `place` {from, scale, row, rowHeight} in device pixels; the tile's own span bounds them. */
   paint(tile, place) {
-    const { row: rows, kind: kinds, from: starts, to: ends } = tile.columns;
     const { from, scale, row, rowHeight } = place;
     const { width, height } = this.image;
     const left = Math.max(0, Math.floor((tile.from - from) * scale));
     const right = Math.min(width, Math.ceil((tile.to - from) * scale));
-    const lastRow = row + height / rowHeight;
+    if (right <= left) return;
+    const table = tableOf(tile);
+    const lane = laneOf(tile);
+    const laneHeight = lane.height * rowHeight;
     const inks = KINDS.map((_, kind) => ink(kind));
-    const at = tile.header.rows.map((one) => one.row);
-    const lastEnds = new Float64Array(at.length).fill(NaN);
-    if (tile.from > -Infinity) this.wipe(left, right, tile, place);
-    for (let i = 0; i < rows.length; i++) {
-      const index = rows[i];
-      const end = ends[i];
-      if (!(end <= lastEnds[index])) lastEnds[index] = end;
-      const x0 = Math.floor((starts[i] - from) * scale);
-      if (x0 >= right || at[index] + 1 < row || at[index] > lastRow) continue;
-      const x1 = Math.min(right, Math.max(x0 + 1, Math.floor((end - from) * scale)));
-      if (x1 > left) this.bar(Math.max(left, x0), x1, (at[index] - row) * rowHeight, rowHeight, KINDS[kinds[i]], inks[kinds[i]]);
+    const lastRow = row + height / rowHeight;
+    for (let index = 0; index < table.rows.length; index++) {
+      const at = table.rows[index];
+      if (at + 1 < row || at > lastRow) continue;
+      const y = (at - row + lane.top) * rowHeight;
+      if (tile.from > -Infinity) this.wipe(left, right, y, laneHeight);
+      this.slices(tile, table, index, { from, scale, left, right, y, laneHeight, inks });
+      const end = table.ends[index];
+      if (!(end >= tile.from && end < tile.to)) continue;
+      const x = Math.floor((end - from) * scale);
+      if (x + 2 > left && x - 1 < right) this.bar(Math.max(left, x - 1), Math.min(right, x + 2), y, laneHeight, table.kinds[index], inks);
     }
-    this.ends(tile, lastEnds, left, right, place, inks);
   }
 
-  /** A stroke where a request of this tile ends, by how it ended. */
-  ends(tile, lastEnds, left, right, { from, scale, row, rowHeight }, inks) {
-    tile.header.rows.forEach((one, index) => {
-      if (one.reason === null || one.reason === undefined || one.row + 1 <= row) return;
-      const end = tile.header.axis === "time" ? one.end_ns : lastEnds[index];
-      if (!(end >= tile.from && end < tile.to)) return;
-      const x = Math.floor((end - from) * scale);
-      const kind = WELL.has(one.reason) ? FINISHED : FAILED;
-      if (x + 2 > left && x - 1 < right) this.bar(Math.max(left, x - 1), Math.min(right, x + 2), (one.row - row) * rowHeight, rowHeight, KINDS[kind], inks[kind]);
-    });
+  /** Those of one row: from the first that reaches into view to the last that begins there. */
+  slices(tile, table, index, { from, scale, left, right, y, laneHeight, inks }) {
+    const { kind: kinds, from: starts, to: ends } = tile.columns;
+    const last = table.firsts[index + 1];
+    const begin = from + left / scale;
+    let low = table.firsts[index];
+    for (let high = last; low < high;) {
+      const middle = (low + high) >>> 1;
+      if (starts[middle] < begin) low = middle + 1;
+      else high = middle;
+    }
+    while (low > table.firsts[index] && ends[low - 1] > begin) low -= 1;
+    for (let i = low; i < last; i++) {
+      const x0 = Math.floor((starts[i] - from) * scale);
+      if (x0 >= right) break;
+      const x1 = Math.min(right, Math.max(x0 + 1, Math.floor((ends[i] - from) * scale)));
+      if (x1 > left) this.bar(Math.max(left, x0), x1, y, laneHeight, kinds[i], inks);
+    }
   }
 
   /** A finer tile replaces what a coarser one painted in its span and rows. */
-  wipe(left, right, tile, { row, rowHeight }) {
+  wipe(left, right, y, laneHeight) {
     const { width, height } = this.image;
-    const top = Math.max(0, Math.round((tile.header.first - row) * rowHeight));
-    const bottom = Math.min(height, Math.round((tile.header.first + (tile.header.rows.length) - row) * rowHeight));
-    for (let y = top; y < bottom; y++) this.pixels.fill(0, y * width + left, y * width + Math.max(left, right));
+    const bottom = Math.min(height, Math.round(y + laneHeight));
+    for (let line = Math.max(0, Math.round(y)); line < bottom; line++) this.pixels.fill(0, line * width + left, line * width + right);
   }
 
-  bar(x0, x1, y, rowHeight, kind, colours) {
+  bar(x0, x1, y, laneHeight, number, inks) {
     const { width, height } = this.image;
     const { pixels } = this;
-    const y0 = Math.max(0, Math.round(y + kind.top * rowHeight));
-    const y1 = Math.min(height, Math.max(y0 + 1, Math.round(y + kind.bottom * rowHeight)));
+    const kind = KINDS[number];
+    const colours = inks[number];
+    const y0 = Math.max(0, Math.round(y + kind.top * laneHeight));
+    const y1 = Math.min(height, Math.max(y0 + 1, Math.round(y + kind.bottom * laneHeight)));
+    const isPlain = kind.pattern === "solid" || kind.pattern === "tick";
     for (let line = y0; line < y1; line++) {
-      const edge = kind.pattern === "hollow" && (line === y0 || line === y1 - 1);
-      const from = (line % PERIOD) * PERIOD;
       const begin = line * width;
-      for (let x = x0; x < x1; x++) pixels[begin + x] = edge ? colours[0] : colours[from + (x % PERIOD)];
+      if (isPlain || (kind.pattern === "hollow" && (line === y0 || line === y1 - 1))) {
+        pixels.fill(colours[0], begin + x0, begin + x1);
+        continue;
+      }
+      const from = (line % PERIOD) * PERIOD;
+      for (let x = x0; x < x1; x++) pixels[begin + x] = colours[from + (x % PERIOD)];
     }
   }
 }
 
-const PERIOD = 24; // px after which every pattern repeats
-const PATTERNS = {
-  solid: () => true,
-  tick: () => true,
-  dotted: (x) => x % 4 < 2,
-  diagonal: (x, y) => (x + y) % 6 < 4,
-  hollow: (x) => x % 8 === 0,
-  cross: (x, y) => (x + y) % 6 < 2 || (x - y + PERIOD) % 6 < 2,
-};
-const painted = new Map(); // "colour/kind" → colours of PERIOD × PERIOD pixels; the first is always a stroke
-
-function ink(kind) {
-  const colour = kindColour(kind);
-  if (!painted.has(`${colour}/${kind}`)) painted.set(`${colour}/${kind}`, pattern(colour, PATTERNS[KINDS[kind].pattern]));
-  return painted.get(`${colour}/${kind}`);
+/** Of each row of a tile: its number, where its slices begin in the columns, and where and how its request ends. */
+function tableOf(tile) {
+  if (tile.table) return tile.table;
+  const { rows } = tile.header;
+  const { row: indices, to: ends } = tile.columns;
+  const firsts = new Uint32Array(rows.length + 1);
+  for (let i = 0; i < indices.length; i++) firsts[indices[i] + 1] += 1;
+  for (let index = 0; index < rows.length; index++) firsts[index + 1] += firsts[index];
+  const table = { rows: Float64Array.from(rows, (one) => one.row), firsts, ends: new Float64Array(rows.length).fill(NaN), kinds: new Uint8Array(rows.length) };
+  const lane = laneOf(tile);
+  rows.forEach((one, index) => {
+    const party = partyOf(one, lane);
+    if (party?.reason === null || party?.reason === undefined) return;
+    table.ends[index] = tile.header.axis === "time" ? party.end_ns : lastOf(ends, firsts[index], firsts[index + 1]);
+    table.kinds[index] = WELL.has(party.reason) ? FINISHED : FAILED;
+  });
+  tile.table = table;
+  return table;
 }
 
-function pattern(colour, isStroke) {
-  const hex = parseInt(colour.slice(1), 16);
-  const abgr = ((hex & 255) << 16) | (hex & 0xff00) | (hex >> 16);
-  const strong = (0xff000000 | abgr) >>> 0;
-  const faint = ((FAINT << 24) | abgr) >>> 0;
-  return Uint32Array.from({ length: PERIOD * PERIOD }, (_, i) => (isStroke(i % PERIOD, Math.floor(i / PERIOD)) ? strong : faint));
+function lastOf(ends, first, beyond) {
+  let last = NaN;
+  for (let i = first; i < beyond; i++) if (!(ends[i] <= last)) last = ends[i];
+  return last;
 }

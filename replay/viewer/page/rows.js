@@ -1,5 +1,6 @@
 // The rows' names and groups at the left, and the bands behind the slices.
 import { visible } from "./format.js";
+import { isChosen, lanes } from "./lanes.js";
 import { state } from "./store.js";
 import { colours } from "./theme.js";
 import { GUTTER, size, yOf } from "./view.js";
@@ -13,7 +14,7 @@ export class KnownRows {
   clear() {
     this.byRow = new Map();
     this.rowOf = new Map();
-  }
+  } // rowOf: request of the recording shown → row
 
   learn(tile, again = false) {
     if (tile.isLearnt && !again) return;
@@ -27,7 +28,7 @@ export class KnownRows {
 
 /** Names in the gutter. Only what is shown is laid out. */
 export function drawRowNames(context, known) {
-  const { gutter, text, faint, line, chosen } = colours();
+  const { gutter, text, faint, line, chosen, mark } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, size.top, GUTTER, size.height - size.top);
   context.save();
@@ -39,7 +40,7 @@ export function drawRowNames(context, known) {
     const one = known.byRow.get(row);
     if (!one) continue;
     const y = yOf(row);
-    if (one.request === state.request) {
+    if (isChosen(one)) {
       context.fillStyle = chosen;
       context.fillRect(0, y, 4, state.rowHeight);
     }
@@ -47,18 +48,31 @@ export function drawRowNames(context, known) {
     context.fillStyle = text;
     context.font = `${Math.min(12, state.rowHeight - 4)}px system-ui, sans-serif`;
     context.fillText(one.label, 72, y + state.rowHeight - 5, GUTTER * 3);
+    if (one.differs) {
+      context.fillStyle = mark;
+      context.fillText("≠", 60, y + state.rowHeight - 5);
+    }
+    if (state.beside && state.rowHeight >= 18) drawLaneNames(context, y, faint);
     const isFirst = row === Math.floor(state.row) || known.byRow.get(row - 1)?.group !== one.group;
     if (isFirst && one.groupLabel) {
       context.fillStyle = gutter;
-      context.fillRect(6, y + 1, 62, state.rowHeight - 2);
+      context.fillRect(6, y + 1, 52, state.rowHeight - 2);
       context.fillStyle = faint;
-      context.fillText(clipped(context, one.groupLabel, 60), 8, y + state.rowHeight - 5);
+      context.fillText(clipped(context, one.groupLabel, 50), 8, y + state.rowHeight - 5);
     }
   }
   context.restore();
   context.font = "12px system-ui, sans-serif";
   context.fillStyle = line;
   context.fillRect(GUTTER - 1, 0, 1, size.height);
+}
+
+function drawLaneNames(context, y, colour) {
+  const { font } = context;
+  context.font = "9px system-ui, sans-serif";
+  context.fillStyle = colour;
+  for (const lane of lanes()) context.fillText(lane.name, GUTTER - 14, y + (lane.top + lane.height / 2) * state.rowHeight + 3);
+  context.font = font;
 }
 
 /** Every second row a shade, a line between groups. Drawn behind what is there. */
@@ -68,11 +82,15 @@ export function drawBands(context, known) {
   for (let row = Math.floor(state.row); row <= last; row++) {
     const one = known.byRow.get(row);
     if (!one) continue;
+    if (lanes().length > 1) { // between the two recordings of a row
+      context.fillStyle = line;
+      context.fillRect(GUTTER, Math.round(yOf(row + 0.5)), size.width, 0.5);
+    }
     if (known.byRow.get(row - 1) && known.byRow.get(row - 1).group !== one.group) {
       context.fillStyle = line;
       context.fillRect(0, yOf(row), size.width, 1);
     }
-    if (one.request === state.request) {
+    if (isChosen(one)) {
       context.fillStyle = chosen;
       context.globalAlpha = 0.25;
       context.fillRect(GUTTER, yOf(row), size.width, state.rowHeight);

@@ -24,6 +24,8 @@ export const state = {
   other: "",
   marked: [], // the reader's own marks, positions on the axis
   theme: "", // "" as the system has it, light, dark
+  beside: 0, // 1: the other recording stands in a second lane of each row
+  difference: null, // the one last gone to, counted from 0
   follow: false, // keep the newest in view
   error: null, // {message}: about the whole page
   note: "", // one line for the status bar and screen readers

@@ -12,26 +12,29 @@ export const STRIPS = [
 ];
 export const STRIP_NAMES = STRIPS.flatMap((strip) => strip.names).join(",");
 export const STRIP_HEIGHT = 42;
+const DASHES = [[], [5, 2], [2, 2], [7, 2, 2, 2]];
 const PAD = 5;
 const BRIDGED = 2; // pixels of a tile without a step that a line goes over
 
-/** Draw all strips below `top` from the tiles that cover what is shown. */
-export function drawStrips(context, tiles, top) {
-  STRIPS.forEach((strip, index) => drawStrip(context, tiles, strip, top + index * STRIP_HEIGHT));
+/** Draw all strips below `top` from the tiles that cover what is shown; with `others` the first line of both. */
+export function drawStrips(context, tiles, others, top) {
+  STRIPS.forEach((strip, index) => drawStrip(context, tiles, others, strip, top + index * STRIP_HEIGHT));
 }
 
-function drawStrip(context, tiles, strip, top) {
+function drawStrip(context, tiles, others, strip, top) {
   const { line, text, faint, gutter } = colours();
-  const greatest = greatestShown(tiles, strip.names);
+  const names = others ? strip.names.slice(0, 1) : strip.names;
+  const lines = others ? [[tiles, names[0]], [others, names[0]]] : names.map((name) => [tiles, name]);
+  const greatest = Math.max(greatestShown(tiles, names), others ? greatestShown(others, names) : 0);
   const y = (value) => top + STRIP_HEIGHT - 2 - (value / greatest) * (STRIP_HEIGHT - PAD - 2);
   context.save();
   context.beginPath();
   context.rect(GUTTER, top, plotWidth(), STRIP_HEIGHT);
   context.clip();
-  strip.names.forEach((name, index) => {
+  lines.forEach(([from, name], index) => {
     context.fillStyle = context.strokeStyle = STRIP_COLOURS[scheme()][index];
-    context.setLineDash(index === 1 ? [5, 2] : index === 2 ? [2, 2] : index === 3 ? [7, 2, 2, 2] : []);
-    for (const tile of tiles) drawSeries(context, tile, name, y);
+    context.setLineDash(DASHES[index]);
+    for (const tile of from) drawSeries(context, tile, name, y);
   });
   context.restore();
   context.fillStyle = gutter;
@@ -44,13 +47,13 @@ function drawStrip(context, tiles, strip, top) {
   context.textAlign = "right";
   context.fillText(Number.isFinite(greatest) ? grouped(Number(greatest.toPrecision(3))) : "", GUTTER - 6, top + 13);
   context.textAlign = "left";
-  drawKey(context, strip, top);
+  drawKey(context, others ? ["A", "B"].map((side) => `${side}: ${names[0]}`) : strip.names, top);
 }
 
-function drawKey(context, strip, top) {
-  if (strip.names.length < 2) return;
+function drawKey(context, names, top) {
+  if (names.length < 2) return;
   context.font = "10px system-ui, sans-serif";
-  strip.names.slice(0, 4).forEach((name, index) => {
+  names.slice(0, 4).forEach((name, index) => {
     const x = 8 + (index % 2) * 92;
     const y = top + 25 + Math.floor(index / 2) * 11;
     context.fillStyle = STRIP_COLOURS[scheme()][index];

@@ -2,6 +2,7 @@
 import { askJson } from "./api.js";
 import { ticks, tickLabel } from "./axis.js";
 import { visible } from "./format.js";
+import { laneOf } from "./lanes.js";
 import { hash } from "./link.js";
 import { state, update } from "./store.js";
 import { colours, KINDS, kindColour } from "./theme.js";
@@ -41,13 +42,14 @@ export function svgOf(timeline) {
   let numLeftOut = 0;
   for (const tile of timeline.shown || []) {
     const { row: rows, kind, from, to } = tile.columns;
+    const lane = laneOf(tile);
     for (let i = 0; i < rows.length; i++) {
       const row = tile.header.rows[rows[i]].row;
       const x0 = Math.max(GUTTER, xOf(Math.max(from[i], tile.from)));
       const x1 = Math.min(size.width, xOf(Math.min(to[i], tile.to)));
       if (x1 <= x0 || row < state.row || row > state.row + rowsShown()) continue;
       if (bars.length >= MAX_BARS) numLeftOut += 1;
-      else bars.push(barOf(KINDS[kind[i]], x0, x1, TOP + (row - state.row) * state.rowHeight));
+      else bars.push(barOf(KINDS[kind[i]], x0, x1, TOP + (row - state.row + lane.top) * state.rowHeight, lane.height * state.rowHeight));
     }
   }
   const height = TOP + Math.min(rowsShown(), timeline.known.byRow.size) * state.rowHeight + 24;
@@ -59,9 +61,9 @@ export function svgOf(timeline) {
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${height}" font-family="sans-serif" font-size="11"><title>${escaped(said)}</title><defs>${KINDS.map(patternOf).join("")}</defs><rect width="100%" height="100%" fill="${back}"/>${axis.join("")}${bars.join("")}${names.join("")}<text x="8" y="${height - 6}" fill="${faint}">${escaped(said)}</text></svg>`;
 }
 
-function barOf(kind, x0, x1, y) {
-  const top = y + kind.top * state.rowHeight;
-  return `<rect x="${x0.toFixed(2)}" y="${top.toFixed(2)}" width="${Math.max(0.5, x1 - x0).toFixed(2)}" height="${((kind.bottom - kind.top) * state.rowHeight).toFixed(2)}" fill="url(#${kind.name})"${kind.pattern === "hollow" ? ` stroke="${kindColour(KINDS.indexOf(kind))}"` : ""}/>`;
+function barOf(kind, x0, x1, y, laneHeight) {
+  const top = y + kind.top * laneHeight;
+  return `<rect x="${x0.toFixed(2)}" y="${top.toFixed(2)}" width="${Math.max(0.5, x1 - x0).toFixed(2)}" height="${((kind.bottom - kind.top) * laneHeight).toFixed(2)}" fill="url(#${kind.name})"${kind.pattern === "hollow" ? ` stroke="${kindColour(KINDS.indexOf(kind))}"` : ""}/>`;
 }
 
 const STROKES = { solid: "M0 0H8V8H0Z", tick: "M0 0H8V8H0Z", dotted: "M0 0H4V8H0Z", diagonal: "M0 8L8 0H3L0 3ZM8 8V3L3 8Z", hollow: "M0 0H1V8H0Z", cross: "M0 0L8 8M8 0L0 8" };

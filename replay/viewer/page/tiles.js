@@ -9,7 +9,7 @@ const ASK_AGAIN_MS = 1000; // after a failure
 const COARSER = 12; // levels looked through for a stand-in
 
 export class TileCache {
-  /** name: "api/timeline" or "api/strips"; changed(): something came. */
+  /** name: of the question, which `clear` may go along with; changed(): something came. */
   constructor(name, changed) {
     this.name = name;
     this.changed = changed;

@@ -1,13 +1,15 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
 import { annotations, spanOf } from "./annotations.js";
 import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
+import { sliceAt } from "./hits.js";
+import { laneAt, laneOf, lanes, partyOf } from "./lanes.js";
 import { Raster } from "./raster.js";
 import { drawBands, drawRowNames, KnownRows } from "./rows.js";
 import { bounds, state, subscribe } from "./store.js";
 import { drawStrips, STRIP_HEIGHT, STRIP_NAMES, STRIPS, valuesAt } from "./strips.js";
 import { colours, KINDS, onSchemeChange } from "./theme.js";
 import { TileCache } from "./tiles.js";
-import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf } from "./view.js";
+import { getNumRows, GUTTER, plotWidth, rowAt, rowsShown, setNumRows, size, valueAt, xOf, yOf } from "./view.js";
 
 const CHUNK = 64; // rows a tile holds
 const TILE_PX = 768; // pixels told apart in a tile, of which one and a half lie in view
@@ -29,6 +31,7 @@ export class Timeline {
     const redraw = () => this.redraw();
     this.slices = new TileCache("api/timeline", redraw);
     this.counters = new TileCache("api/strips", redraw);
+    this.otherCounters = new TileCache("api/beside/strips", redraw);
     this.stop = subscribe((patch) => this.onChange(patch));
     onSchemeChange(redraw);
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
@@ -52,20 +55,23 @@ export class Timeline {
   }
 
   onChange(patch) {
-    if (["life", "which", "group", "filter", "alive"].some((name) => name in patch)) {
+    const isOther = "life" in patch || "beside" in patch || ("which" in patch && !state.beside);
+    if (isOther || ["group", "filter", "alive"].some((name) => name in patch)) {
       this.slices.clear();
+      this.slices.name = state.beside ? "api/beside/timeline" : "api/timeline";
       this.known.clear();
     }
-    if ("life" in patch || "which" in patch) this.counters.clear();
-    if ("life" in patch || "axis" in patch || "recording" in patch) this.loadMarks();
+    if (isOther) for (const cache of [this.counters, this.otherCounters]) cache.clear();
+    if (isOther || "axis" in patch || "recording" in patch) this.loadMarks();
     if ("step" in patch || "axis" in patch) this.locateStep();
     this.redraw();
   }
 
   /** The recording grew beyond `end` of this axis. Newcomers move the rows of all groups behind their own. */
   outdate(end) {
-    this.slices.outdate(state.group === "none" ? end : -Infinity);
+    this.slices.outdate(state.group === "none" && !state.beside ? end : -Infinity);
     this.counters.outdate(end);
+    this.otherCounters.outdate(-Infinity);
     this.loadMarks();
     this.redraw();
   }
@@ -87,9 +93,8 @@ export class Timeline {
     const { context, ratio } = this;
     if (!state.recording) return;
     this.slices.beginFrame();
-    this.counters.beginFrame();
-    this.shown = this.sliceTiles();
-    this.shownCounters = this.counters.cover(state.from, state.to, { life: state.life, axis: state.axis, width: 512, names: STRIP_NAMES }, bounds());
+    this.shown = lanes().flatMap((lane) => this.sliceTiles(lane));
+    [this.shownCounters, this.shownOthers] = this.counterTiles();
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.raster.clear();
@@ -105,7 +110,7 @@ export class Timeline {
     context.globalCompositeOperation = "destination-over"; // the picture lies there already: this goes behind it
     drawBands(context, this.known);
     context.globalCompositeOperation = "source-over";
-    drawStrips(context, this.shownCounters, STRIPS_TOP);
+    drawStrips(context, this.shownCounters, this.shownOthers, STRIPS_TOP);
     context.globalCompositeOperation = "destination-over";
     drawGrid(context);
     context.globalCompositeOperation = "source-over";
@@ -121,7 +126,7 @@ export class Timeline {
     context.beginPath();
     context.rect(GUTTER, size.top, plotWidth(), size.height - size.top);
     context.clip();
-    this.numArrowsLeftOut = drawArrows(context, this.arrows, (request) => this.known.rowOf.get(request));
+    this.numArrowsLeftOut = drawArrows(context, this.arrows, (request) => this.known.rowOf.get(request), lanes()[0].height / 2);
     drawArea(context);
     context.restore();
     drawRowNames(context, this.known);
@@ -138,17 +143,25 @@ export class Timeline {
     context.globalAlpha = 1;
   }
 
-  sliceTiles() {
+  sliceTiles(lane) {
     const width = TILE_PX * (this.ratio > 1 ? 2 : 1);
     const first = Math.floor(state.row / CHUNK);
     const last = Math.floor((state.row + rowsShown()) / CHUNK);
     const tiles = [];
     for (let chunk = first; chunk <= last && (chunk === first || chunk * CHUNK < getNumRows()); chunk++) {
-      const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, alive: state.alive || "", width, rows: `${chunk * CHUNK},${CHUNK}` };
+      const query = { life: state.life, axis: state.axis, group: state.group, filter: state.filter, alive: state.alive || "", side: lane.side, width, rows: `${chunk * CHUNK},${CHUNK}` };
       tiles.push(...this.slices.cover(state.from, state.to, query, bounds()));
     }
     if (tiles.length) setNumRows(Math.max(...tiles.map((tile) => tile.header.num_rows)));
     return tiles;
+  }
+
+  /** Of the recording shown, and of the one beside it. */
+  counterTiles() {
+    const query = { life: state.life, axis: state.axis, width: 512, names: STRIP_NAMES, which: state.beside ? "" : undefined };
+    const caches = state.beside ? [this.counters, this.otherCounters] : [this.counters];
+    for (const cache of caches) cache.beginFrame();
+    return caches.map((cache) => cache.cover(state.from, state.to, query, bounds()));
   }
 
   async loadMarks() {
@@ -169,24 +182,13 @@ export class Timeline {
   at(x, y) {
     const value = valueAt(x);
     if (y < STRIPS_TOP) return { value, mark: this.markPlaces.find((one) => Math.abs(one.x + 6 - x) < 9)?.mark, isAxis: true };
-    if (y < size.top) return { value, counters: valuesAt(this.shownCounters || [], STRIPS[Math.floor((y - STRIPS_TOP) / STRIP_HEIGHT)], value) };
+    if (y < size.top) {
+      const strip = STRIPS[Math.floor((y - STRIPS_TOP) / STRIP_HEIGHT)];
+      return { value, counters: valuesAt(this.shownCounters || [], strip, value), others: valuesAt(this.shownOthers || [], strip, value) };
+    }
     const row = rowAt(y);
     const request = this.known.byRow.get(row);
-    return { value, row, request, slice: request && x >= GUTTER ? this.sliceAt(row, value) : null };
-  }
-
-  sliceAt(row, value) {
-    const reach = (state.to - state.from) / plotWidth();
-    for (const tile of [...(this.shown || [])].reverse()) {
-      const index = tile.header.rows.findIndex((one) => one.row === row);
-      if (index < 0 || value < tile.from || value >= tile.to) continue;
-      const { row: rows, kind, from, to, tokens, flags, count } = tile.columns;
-      for (let i = 0; i < rows.length; i++) {
-        if (rows[i] === index && from[i] <= value && Math.max(to[i], from[i] + reach) > value) {
-          return { kind: KINDS[kind[i]].name, from: from[i], to: to[i], tokens: tokens[i], isMerged: Boolean(flags[i] & 1), count: count?.[i] ?? 1 };
-        }
-      }
-    }
-    return null;
+    const lane = laneAt((y - yOf(row)) / state.rowHeight);
+    return { value, row, request, lane, party: request && partyOf(request, lane), slice: request && x >= GUTTER ? sliceAt(this.shown || [], row, value, lane) : null };
   }
 }

@@ -52,7 +52,7 @@ export function AreaPanel() {
 
 const KEYS = [
   ["W S", "zoom in and out at the cursor (or ctrl + wheel)"], ["A D", "pan left and right (or drag)"], ["↑ ↓ wheel", "rows up and down"], ["+ -", "higher and lower rows"],
-  ["← →", "pan; with a step open: the step before, the next"], ["F", "show the selected request's whole life; nothing selected: everything"], ["M", "set a mark at the cursor, or take it away"], ["/", "search: request id, tenant, number, reason, step"],
+  ["← →", "pan; with a step open: the step before, the next"], ["F", "show the selected request's whole life; nothing selected: everything"], ["N P", "side by side: the next request that is served otherwise, the one before"], ["M", "set a mark at the cursor, or take it away"], ["/", "search: request id, tenant, number, reason, step"],
   ["shift + drag", "select an area: its aggregates"], ["click a row", "inspect the request"], ["click axis or strip", "inspect the step"], ["double click", "zoom to the slice"], ["Esc", "close, then deselect"], ["?", "this list"],
 ];
 

@@ -20,6 +20,8 @@ const PANELS = {
   help: ["Help", HelpPanel, () => "Keys and questions"],
 };
 
+const TELLS_OF_ONE = new Set(["request", "step", "blocks", "ask"]);
+
 export function Tabs() {
   return html`<nav class="tabs" aria-label="inspectors">${Object.entries(PANELS).map(([name, [title]]) => html`
     <button type="button" id=${`tab-${name}`} aria-pressed=${state.panel === name} onClick=${() => update({ panel: state.panel === name ? "" : name })}>${title}</button>`)}</nav>`;
@@ -29,7 +31,7 @@ export function Panel() {
   if (!PANELS[state.panel]) return null;
   const [, Content, title] = PANELS[state.panel];
   return html`<section class="panel" aria-label=${title()}>
-    <header><h2 tabindex="-1">${title()}</h2><button type="button" aria-label="close the panel" onClick=${() => update({ panel: "" })}>×</button></header>
+    <header><h2 tabindex="-1">${state.beside && TELLS_OF_ONE.has(state.panel) ? html`<span class="side">${state.which ? "B" : "A"}</span> ` : null}${title()}</h2><button type="button" aria-label="close the panel" onClick=${() => update({ panel: "" })}>×</button></header>
     <div class="content"><${Content} key=${state.panel} /></div>
   </section>`;
 }

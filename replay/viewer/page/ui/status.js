@@ -37,19 +37,25 @@ export function Tooltip({ place, there }) {
   return html`<div class="tooltip" role="tooltip" ref=${position}>${lines.map((line, index) => html`<div class=${index ? "" : "first"}>${line}</div>`)}</div>`;
 }
 
-function linesOf({ value, mark, request, slice, counters }) {
+function linesOf({ value, mark, request, lane, party, slice, counters, others }) {
   const at = state.axis === "time" ? duration(value) : `step ${Math.floor(value)}`;
-  if (mark) return [mark.kind.replaceAll("_", " "), visible(mark.detail, 200), duration(mark.now_ns)];
-  if (counters) return [at, ...counters.map(([name, mean, low, high]) => `${name.replaceAll("_", " ")} ${short(mean)}${high > low ? ` (${short(low)} to ${short(high)})` : ""}`)];
+  if (mark) return [`${mark.isOther ? "B: " : ""}${mark.kind.replaceAll("_", " ")}`, visible(mark.detail, 200), duration(mark.now_ns)];
+  if (counters) return [at, ...told(counters, others?.length ? "A: " : ""), ...told(others ?? [], "B: ")];
   if (!request) return [];
-  const lines = [visible(request.request_id, 80), `request ${request.request}, tenant ${visible(request.tenant || "–", 40)}, class ${request.priority}`];
+  const lines = [`${lane.name ? `${lane.name}: ` : ""}${visible(request.request_id, 80)}`];
+  if (!party) return [...lines, "not in this recording"];
+  lines.push(`request ${party.request}, tenant ${visible(request.tenant || "–", 40)}, class ${request.priority}`);
   if (slice) {
     const length = state.axis === "time" ? duration(slice.to - slice.from) : `${Math.round(slice.to - slice.from)} steps`;
     lines.push(`${slice.kind}: ${length}${slice.tokens ? `, ${grouped(slice.tokens)} tokens` : ""}${slice.isMerged ? ` (${slice.count} slices merged)` : ""}`);
   }
   lines.push(at);
-  if (request.reason) lines.push(`ended: ${request.reason}`);
+  if (party.reason) lines.push(`ended: ${party.reason}`);
   return lines;
+}
+
+function told(counters, side) {
+  return counters.map(([name, mean, low, high]) => `${side}${name.replaceAll("_", " ")} ${short(mean)}${high > low ? ` (${short(low)} to ${short(high)})` : ""}`);
 }
 
 function short(value) {

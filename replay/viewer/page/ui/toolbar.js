@@ -1,4 +1,5 @@
 // The bar on top: which life, what axis, how rows are grouped, search, what to take away; and the legend below.
+import { setBeside } from "../beside.js";
 import { visible } from "../format.js";
 import { fitSelection, switchAxis } from "../moments.js";
 import { html } from "../preact.js";
@@ -8,6 +9,10 @@ import { copyCommand, copyLink, savePng, saveSvg } from "../take_away.js";
 import { Tabs } from "./panel.js";
 
 const GROUPS = [["tenant", "tenant"], ["state", "state"], ["priority", "priority class"], ["none", "arrival alone"]];
+
+function groups() {
+  return state.beside ? [["difference", "difference"], ...GROUPS] : GROUPS;
+}
 
 export function Toolbar({ timeline }) {
   const { recording } = state;
@@ -19,8 +24,9 @@ export function Toolbar({ timeline }) {
     <h1>${visible(recording.name, 60)}</h1>
     ${recording.lives.length > 1 ? html`<label>life <select value=${state.life} onChange=${(event) => chooseLife(Number(event.currentTarget.value))}>${recording.lives.map((one) => html`<option value=${one.life}>${one.life}</option>`)}</select></label>` : null}
     <label>axis <select id="axis" value=${state.axis} onChange=${() => switchAxis().catch((error) => update({ note: error.message }))}><option value="time">time</option><option value="step">steps</option></select></label>
-    <label>rows by <select id="group" value=${state.group} onChange=${(event) => update({ group: event.currentTarget.value, row: 0 })}>${GROUPS.map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select></label>
-    <label class="check"><input type="checkbox" checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only who lives in view</label>
+    <label>rows by <select id="group" value=${state.group} onChange=${(event) => update({ group: event.currentTarget.value, row: 0 })}>${groups().map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select></label>
+    ${recording.beside ? html`<label class="check"><input type="checkbox" id="beside" checked=${Boolean(state.beside)} onChange=${(event) => setBeside(event.currentTarget.checked)} /> side by side</label>` : null}
+    <label class="check"><input type="checkbox" disabled=${Boolean(state.beside)} checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only who lives in view</label>
     ${recording.is_live ? html`<label class="check"><input type="checkbox" id="follow" checked=${state.follow} onChange=${(event) => update({ follow: event.currentTarget.checked })} /> follow</label>` : null}
     <form role="search" onSubmit=${search}><input id="search" name="q" type="search" maxlength="1000" placeholder="search ( / )" aria-label="search requests, tenants, reasons, steps" defaultValue=${state.query} /></form>
     <${Tabs} />
