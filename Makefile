@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: install serve test test-slow browser systemd screenshots lint soak mutants zoo bench clean
+.PHONY: install serve test test-slow clients browser systemd promtool systemd-boot fuzz soak-http load screenshots gpu-versions lint soak mutants zoo bench clean
 
 install: $(STAMP)
 
@@ -28,6 +28,15 @@ test-slow: $(STAMP)  ## the proofs too long for every commit
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 browser:  ## Chromium and its driver for the viewer's tests, through apt where this may; else they skip and say so
+clients: $(STAMP)  ## LangChain, LiteLLM and llm against the default model: 270 MB of packages, in an environment behind ours
+	test -x $(VENV)/clients/bin/python || $(PYTHON) -m venv $(VENV)/clients
+	@site='import site; print(site.getsitepackages()[0])'; \
+	echo "import site; site.addsitedir('$$(realpath $$($(BIN)/python -c "$$site"))')" \
+	  > "$$($(VENV)/clients/bin/python -c "$$site")/behind.pth"
+	$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --constraint constraints.txt langchain-openai litellm llm
+	$(VENV)/clients/bin/python -m pytest -m slow tests/integration/test_other_clients.py
+
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -qq -y \
