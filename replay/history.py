@@ -12,13 +12,13 @@ from engine.core.decisions import (
     StepPlanned,
 )
 from engine.core.events import RequestArrived, StepCompleted
-from engine.core.request import Request
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from recorder.vault import Contents
 from replay.divergence import EmittedToken
 from replay.refusal import CannotCompare
 from replay.span import Resumption
+from replay.stretch import as_arrived
 from replay.tokens import OutputCounter, recorded_tokens
 
 
@@ -102,7 +102,7 @@ class LifeHistory:
         for request in core.requests.values():
             if request.number in self.requests:
                 self.earlier.append(self.requests[request.number])
-            self.requests[request.number] = RequestHistory(_as_arrived(request, core.limits.block_size))
+            self.requests[request.number] = RequestHistory(as_arrived(request, core.limits.block_size))
             self._counter.begin(request.number, request.num_output_tokens)
         plan = core.step_under_way
         if plan is not None:
@@ -145,19 +145,3 @@ class LifeHistory:
         self._holder_of_block[block] = request
         if lender != request:
             self.requests[request].lenders.setdefault(lender, block)
-
-
-def _as_arrived(request: Request, block_size: int) -> RequestArrived:
-    """As if it had arrived with the tokens that it has."""
-    return RequestArrived(
-        request.number,
-        request.request_id,
-        request.tenant,
-        request.priority,
-        request.arrival_ns,
-        request.num_prompt_tokens,
-        request.max_output_tokens,
-        tuple(request.block_digests[: request.num_prompt_tokens // block_size]),
-        request.sampling,
-        num_output_tokens=request.num_output_tokens,
-    )

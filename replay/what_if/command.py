@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replay.limit_flags import add_limits, given_limits
+from replay.span import add_span_options, span_of
 
 if TYPE_CHECKING:
     from replay.what_if.what_if import OpenSteps
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", metavar="NAME|PATH", help="where the recorded model is now, if not where it was")
     parser.add_argument("--backend", metavar="NAME", help="another backend than the recorded one")
+    add_span_options(parser)
     add_limits(parser, as_recorded=True)
 
 
@@ -40,6 +42,6 @@ def run(args: argparse.Namespace) -> int:
         from replay.model_runs.real_steps import opener
 
         open_steps = opener(Overrides(args.model, args.backend))
-    answer = what_if(args.recording, Question(given_limits(args), args.record, open_steps))
+    answer = what_if(args.recording, Question(given_limits(args), args.record, open_steps, span_of(args)))
     print(answer.as_json() if args.json else answer.as_text())
     return answer.exit_code

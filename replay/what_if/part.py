@@ -1,10 +1,11 @@
-"""One life of the engine in a question: what it was, what it would be, and what a reader should know of it."""
+"""A stretch of one life of the engine in a question: what it was, what it would be, and what a reader should know."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from replay.lives import Life, Run
+from replay.lives import Run
 from replay.refusal import CannotCompare
+from replay.stretch import Stretch
 from replay.what_if.inputs import Input
 from replay.what_if.recorded_load import RecordedLoad
 from replay.what_if.scenario import Scenario
@@ -14,7 +15,7 @@ from replay.what_if.scenario import Scenario
 class Part:
     """recorded, asked: the settings that it had, and those that it would have."""
 
-    life: Life
+    stretch: Stretch
     recorded: Scenario
     asked: Scenario
     load: RecordedLoad
@@ -41,8 +42,12 @@ def notes_on(parts: Sequence[Part], run: Run, refusals: Sequence[CannotCompare])
     num_findings = sum(part.load.num_own_findings for part in parts)
     if num_findings:
         yield f"{num_findings} findings of the engine itself (wrong KV blocks, audits) are not predicted"
-    for life in run.lives:
-        if life.refusal is not None:
-            yield f"left out: {life.refusal.reason}"
+    for part in parts:
+        if part.stretch.under_way is not None:
+            num_live, place = len(part.stretch.under_way.arrivals), part.stretch.beginning.sequence
+            yield (
+                f"began at the keyframe at sequence {place}: {num_live} requests under way there arrive once more, in "
+                "all runs but the recorded one, and their tokens are computed again with an empty cache"
+            )
     yield from (refusal.reason for refusal in refusals)
     yield from run.notes()

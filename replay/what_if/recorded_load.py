@@ -30,7 +30,8 @@ from engine.core.events import (
 from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
-from replay.what_if.inputs import Handled, is_input, placed
+from replay.stretch import UnderWay
+from replay.what_if.inputs import Handled, Input, is_input, placed
 
 _UNSEEN = (0, 0)
 _OWN_FLAGS = {FinishReason.STOP: FinishFlag.STOP, FinishReason.FAILED: FinishFlag.ERROR}
@@ -78,7 +79,8 @@ class RecordedLoad:
     num_own_findings    events that the engine came upon by itself: they are not predicted
     """
 
-    def __init__(self, limits: Limits, entries: Iterable[Entry]) -> None:
+    def __init__(self, limits: Limits, entries: Iterable[Entry], under_way: UnderWay | None = None) -> None:
+        """`under_way`: before the entries; they arrive first."""
         self.answers: dict[int, Answer] = {}
         self.samples: list[StepSample] = []
         self.first_ns = self.last_ns = 0
@@ -90,10 +92,29 @@ class RecordedLoad:
         self._num_copied = 0
         self._refused: set[int] = set()
         self._handled: list[Handled] = []
+        self._lacks_beginning = False  # of the step under way
+        first = [] if under_way is None else self._begin_at(under_way)
         for entry in entries:
             self._read(entry)
-        self.inputs = placed(self._handled)
+        self.inputs = first + placed(self._handled)
         self._guess_lengths()
+
+    def _begin_at(self, under_way: UnderWay) -> list[Input]:
+        self.first_ns = self.last_ns = under_way.now_ns
+        self._has_begun = True
+        self._plan, self._plan_ns, self._lacks_beginning = under_way.plan, under_way.now_ns, True
+        for arrived in under_way.arrivals:
+            self._expect(arrived)
+            num_prompt_blocks = arrived.num_prompt_tokens // self._block_size
+            filled = under_way.filled[arrived.request]
+            self.answers[arrived.request].blocks.update(enumerate(filled, num_prompt_blocks))
+        for number, _start, _count in under_way.plan.rows if under_way.plan else ():
+            self.answers.setdefault(number, Answer(0, has_ended=True))  # it ended while the step was computed
+        return [Input(under_way.now_ns, arrived) for arrived in under_way.arrivals]
+
+    def _expect(self, event: RequestArrived) -> None:
+        handed_over = [_UNSEEN] * event.num_output_tokens  # an engine before this one emitted them
+        self.answers.setdefault(event.request, Answer(event.num_prompt_tokens, digests=handed_over))
 
     @property
     def num_guessed(self) -> int:
@@ -109,14 +130,13 @@ class RecordedLoad:
         self._has_begun = True
         event = entry.event
         if isinstance(event, RequestArrived):
-            handed_over = [_UNSEEN] * event.num_output_tokens  # an engine before this one emitted them
-            self.answers.setdefault(event.request, Answer(event.num_prompt_tokens, digests=handed_over))
+            self._expect(event)
         if is_input(entry):
             self._handled.append(Handled(entry.now_ns, self._plan_ns if self._plan else -1, event))  # type: ignore[arg-type]  # an input is an Event
         elif isinstance(event, StepCompleted | StepFailed):
             if isinstance(event, StepCompleted) and self._plan is not None:
                 self._take_result(self._plan, event, entry.now_ns)
-            self._plan, self._num_copied = None, 0
+            self._plan, self._num_copied, self._lacks_beginning = None, 0, False
         elif not isinstance(event, RequestCancelled | TimerFired):
             self.num_own_findings += 1
         for decision in entry.decisions:
@@ -124,7 +144,8 @@ class RecordedLoad:
 
     def _take_result(self, plan: StepPlanned, event: StepCompleted, now_ns: int) -> None:
         times = (now_ns - self._plan_ns, event.execute_ns, event.sample_ns, event.swap_ns)
-        self.samples.append(StepSample(self._plan_ns, shape_of(plan.rows), *times, self._num_copied))
+        if not self._lacks_beginning:
+            self.samples.append(StepSample(self._plan_ns, shape_of(plan.rows), *times, self._num_copied))
         for number, _flag, hidden_digest, logprob_bits in event.emitted:
             self.answers[number].digests.append((hidden_digest, logprob_bits))
         filled: dict[int, deque[bytes]] = {}

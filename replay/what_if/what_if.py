@@ -2,7 +2,8 @@
 
 Runs are read alike: the recorded one; the control, which is the recorded settings by the same means and tells whether
 the answer is to be trusted; the one that was asked for; and both again with the machine's noise dealt out otherwise,
-which tells what in their figures is chance. Each life of the engine begins anew.
+which tells what in their figures is chance. Each life of the engine begins anew; a stretch of one begins at a keyframe,
+with whoever was under way there.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from replay.lives import Life, Run
 from replay.progress import Progress
 from replay.refusal import CannotCompare
 from replay.simulate.recording import SimulatedRecording
+from replay.span import Span
+from replay.stretch import Stretch, stretches_of
 from replay.what_if.answer import Answered, Changed
 from replay.what_if.counterfactual import Counterfactual, Fork, Reader, Steps
 from replay.what_if.outcome import RunOutcome
@@ -36,11 +39,13 @@ class Question(NamedTuple):
     asked        fields of Limits and their other values; none: the recorded ones, by this version's code
     record_dir   where the counterfactual is recorded
     open_steps   who executes the steps; None predicts them
+    span         what of the recording
     """
 
     asked: dict[str, Any]
     record_dir: Path | None = None
     open_steps: OpenSteps | None = None
+    span: Span = Span()
 
     def as_text(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.asked.items())
@@ -60,12 +65,12 @@ class _Performance:
         self._began_ns = SystemClock().now_ns()
 
     def answer(self) -> Answered:
-        lives = [life for life in self._run.lives if life.refusal is None]
-        if not lives:
-            raise self._run.lives[0].refusal or CannotCompare("the recording holds no run of an engine")
-        targets = self._scenario(lives[0], self._question.asked).limits
+        stretches = stretches_of(self._run.lives, self._question.span, self._refusals.append)
+        if not stretches:
+            raise self._refusals[0] if self._refusals else CannotCompare("the recording holds no run of an engine")
+        targets = self._scenario(stretches[0], self._question.asked).limits
         recorded = RunOutcome(targets)
-        parts = [self._read(life, recorded) for life in lives]
+        parts = [self._read(stretch, recorded) for stretch in stretches]
         samples = [sample for part in parts for sample in part.load.samples]
         times = None if self._question.open_steps else StepTimes(samples)
         exchanges = DISTANCES if times is not None and len(samples) <= MAX_STEPS_FOR_RANGES else ()
@@ -100,19 +105,21 @@ class _Performance:
             seconds=(SystemClock().now_ns() - self._began_ns) / 1e9,
         )
 
-    def _scenario(self, life: Life, asked: dict[str, Any]) -> Scenario:
-        return scenario_of(life.header, asked, with_contents=self._question.open_steps is not None)
+    def _scenario(self, stretch: Stretch, asked: dict[str, Any]) -> Scenario:
+        return scenario_of(stretch.header, asked, with_contents=self._question.open_steps is not None)
 
-    def _read(self, life: Life, outcome: RunOutcome) -> Part:
-        recorded, asked = self._scenario(life, {}), self._scenario(life, self._question.asked)
+    def _read(self, stretch: Stretch, outcome: RunOutcome) -> Part:
+        recorded, asked = self._scenario(stretch, {}), self._scenario(stretch, self._question.asked)
         outcome.begin(recorded.limits)
+        for entry in stretch.under_way.entries() if stretch.under_way else ():
+            outcome.read(entry)
 
         def entries() -> Iterator[Entry]:
-            for entry in life.comparable_entries(self._refusals.append):
+            for entry in stretch.entries(self._refusals.append):
                 outcome.read(entry)
                 yield entry
 
-        return Part(life, recorded, asked, RecordedLoad(recorded.limits, entries()))
+        return Part(stretch, recorded, asked, RecordedLoad(recorded.limits, entries(), stretch.under_way))
 
     def _serve(self, part: Part, scenario: Scenario, steps: Steps, outcome: RunOutcome) -> None:
         """From the first event on."""
@@ -140,8 +147,8 @@ class _Performance:
         try:
             run = Counterfactual(asked.core(), steps, part.inputs(asked), readers)
             fork = None
-            if question.open_steps is None:
-                fork = run.follow(asked.entries(part.life.comparable_entries(lambda refusal: None)))
+            if question.open_steps is None and part.stretch.under_way is None:
+                fork = run.follow(asked.entries(part.stretch.entries(lambda refusal: None)))
                 if fork is None:
                     return None
             run.run(part.load.last_ns, part.load.open_ended)
@@ -154,14 +161,14 @@ class _Performance:
         if times is not None:
             return PredictedSteps(part.load, times, scenario.header)
         assert self._question.open_steps is not None  # no times were made because it is there
-        return self._question.open_steps(part.life, scenario, part.load)
+        return self._question.open_steps(part.stretch.life, scenario, part.load)
 
 
 def _first(forks: list[Fork | None], parts: list[Part]) -> tuple[Fork | None, int]:
     """The first fork, and the time that its own is counted from."""
     for fork, part in zip(forks, parts, strict=True):
         if fork is not None:
-            return fork, part.life.opened_ns
+            return fork, part.stretch.life.opened_ns
     return None, 0
 
 
