@@ -3,8 +3,9 @@
 A program takes an item of the plan (`attention_plan.py`) and one kv head: a tile of TILE_ROWS rows, which are a group
 of queries × the query heads of the kv head. A group's queries are fixed by position, so a query has the same place in
 the same tile whether it is decoded alone (its neighbours are zeros) or prefilled among them; and whether the splits of
-a group go through one program or through many, each is computed from nothing, in KEYS keys at a time, and merged in
-ascending order by the same operations. Keys after a query weigh exactly nothing; what lies past the last is not read.
+a group go through one program or through many, each is computed from nothing, KEYS keys at a time, and merged in
+ascending order by the same operations (`attention_split.py`). Keys after a query weigh exactly nothing; what lies past
+the last is not read.
 
 Scores and sums are float32, the weights of the values bfloat16, as the tensor cores take them. With a window a query
 sees its last WINDOW keys, itself among them; pieces of keys that no query of the group sees are passed over, which
@@ -20,14 +21,12 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.cuda.attention_plan import ITEM_FIELDS, MERGE_FIELDS, SPLIT_KEYS, TILE_ROWS, AttentionShape, Plan
-from kernels.cuda.kv_number import read_number
+from kernels.cuda.attention_merge import PARTIALS, merge
+from kernels.cuda.attention_plan import ITEM_FIELDS, SPLIT_KEYS, TILE_ROWS, AttentionShape, Plan
+from kernels.cuda.attention_split import NOTHING, attend_split, merged
 from kernels.cuda.launch import Variant, launch, power_of_two
 
-MERGED_HEADS = 4  # of one program of the merge
-
 _LOG2_E = 1.4426950408889634
-_NOTHING = tl.constexpr(-1.0e30)  # the maximum of no scores: finite, so that its difference to itself is 0
 
 
 def attend(
@@ -60,7 +59,7 @@ def attend(
         num_warps=_piece(shape, keys.dtype == torch.bfloat16).num_warps,
         num_stages=_NUM_STAGES,
     )
-    launch(_merge, (plan.num_programs,), out, plan.counts, plan.merges, *partials, **_merge_constants(shape))
+    merge(plan, out)
 
 
 class _Piece(NamedTuple):
@@ -91,16 +90,6 @@ def _constants(shape: AttentionShape, is_bfloat16: bool, window: int) -> dict[st
         "KEYS": _piece(shape, is_bfloat16).keys,
         "SPLIT_KEYS": SPLIT_KEYS,
         "ITEM_FIELDS": ITEM_FIELDS,
-    }
-
-
-def _merge_constants(shape: AttentionShape) -> dict[str, int]:
-    return {
-        "NUM_HEADS": shape.num_heads,
-        "HEAD_DIM": shape.head_dim,
-        "HEADS": MERGED_HEADS,
-        "DIM_TILE": power_of_two(shape.head_dim),
-        "MERGE_FIELDS": MERGE_FIELDS,
     }
 
 
@@ -147,15 +136,15 @@ def _attend(
         lines = (first_row + of_group).to(tl.int64) * NUM_HEADS + heads
         q = tl.load(queries + lines[:, None] * HEAD_DIM + columns, mask=inside, other=0.0)
 
-        highest = tl.full((ROWS,), _NOTHING, tl.float32)
+        highest = tl.full((ROWS,), NOTHING, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, DIM_TILE), tl.float32)
         for split in range(first_split, end_split):
-            of_split = _attend_split(
+            of_split = attend_split(
                 *(q, keys, values, table, split, first_position, of_group, first_position + high, kv_head, scale),
                 *(NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, ROWS, DIM_TILE, KEYS, SPLIT_KEYS),
             )
-            highest, total, mixed = _merged(highest, total, mixed, of_split[0], of_split[1], of_split[2])
+            highest, total, mixed = merged(highest, total, mixed, of_split[0], of_split[1], of_split[2])
 
         if partial < 0:
             result = tl.div_rn(mixed, total[:, None])
@@ -167,122 +156,9 @@ def _attend(
             tl.store(partial_mixed + places[:, None] * HEAD_DIM + columns, mixed, mask=inside)
 
 
-@triton.jit
-def _attend_split(
-    q: tl.tensor,
-    keys: tl.tensor,
-    values: tl.tensor,
-    table: tl.tensor,
-    split: tl.tensor,
-    first_position: tl.tensor,
-    of_group: tl.tensor,
-    end: tl.tensor,
-    kv_head: tl.tensor,
-    scale: tl.tensor,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    WINDOW: tl.constexpr,
-    ROWS: tl.constexpr,
-    DIM_TILE: tl.constexpr,
-    KEYS: tl.constexpr,
-    SPLIT_KEYS: tl.constexpr,
-) -> tl.tensor:
-    """One split from nothing: maxima and sums [ROWS], weighted values [ROWS, DIM_TILE].
-
-    end   one past the last real query's position: keys from there on are not read
-    """
-    PIECES: tl.constexpr = SPLIT_KEYS // KEYS
-    columns = tl.arange(0, DIM_TILE)[None, :]
-    positions = (first_position + of_group)[:, None]
-    highest = tl.full((ROWS,), _NOTHING, tl.float32)
-    total = tl.zeros((ROWS,), tl.float32)
-    mixed = tl.zeros((ROWS, DIM_TILE), tl.float32)
-    first_piece = split * PIECES
-    end_piece = tl.minimum(first_piece + PIECES, first_position // KEYS + 1)  # a group lies within one piece
-    if WINDOW > 0:
-        first_piece = tl.maximum(first_piece, tl.maximum(first_position - (WINDOW - 1), 0) // KEYS)
-    for piece in range(first_piece, end_piece):
-        slots = piece * KEYS + tl.arange(0, KEYS)
-        is_written = slots < end
-        block = tl.load(table + slots // BLOCK_SIZE, mask=is_written, other=0).to(tl.int64)
-        lines = (block * NUM_KV_HEADS + kv_head) * BLOCK_SIZE + slots % BLOCK_SIZE
-        places = lines[:, None] * HEAD_DIM + columns
-        inside = is_written[:, None] & (columns < HEAD_DIM)
-        k = read_number(tl.load(keys + places, mask=inside, other=0.0))
-        scores = tl.dot(q, tl.trans(k)) * scale
-        is_seen = slots[None, :] <= positions
-        if WINDOW > 0:
-            is_seen = is_seen & (slots[None, :] > positions - WINDOW)
-        scores = tl.where(is_seen, scores, float("-inf"))
-        new_highest = tl.maximum(highest, tl.max(scores, axis=1))
-        weights = tl.exp2(scores - new_highest[:, None])
-        shrink = tl.exp2(highest - new_highest)
-        total = total * shrink + tl.sum(weights, axis=1)
-        v = read_number(tl.load(values + places, mask=inside, other=0.0))
-        mixed = tl.dot(weights.to(tl.bfloat16), v, mixed * shrink[:, None])
-        highest = new_highest
-    return highest, total, mixed
-
-
-@triton.jit
-def _merged(
-    highest: tl.tensor,
-    total: tl.tensor,
-    mixed: tl.tensor,
-    split_highest: tl.tensor,
-    split_total: tl.tensor,
-    split_mixed: tl.tensor,
-) -> tl.tensor:
-    """The next split merged into the running results; a split without keys changes nothing."""
-    new_highest = tl.maximum(highest, split_highest)
-    shrink, split_shrink = tl.exp2(highest - new_highest), tl.exp2(split_highest - new_highest)
-    new_total = total * shrink + split_total * split_shrink
-    return new_highest, new_total, mixed * shrink[:, None] + split_mixed * split_shrink[:, None]
-
-
-@triton.jit
-def _merge(
-    out: tl.tensor,
-    counts: tl.tensor,
-    merges: tl.tensor,
-    partial_mixed: tl.tensor,
-    partial_highest: tl.tensor,
-    partial_totals: tl.tensor,
-    NUM_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    HEADS: tl.constexpr,
-    DIM_TILE: tl.constexpr,
-    MERGE_FIELDS: tl.constexpr,
-) -> None:
-    PIECES: tl.constexpr = (NUM_HEADS + HEADS - 1) // HEADS
-    columns = tl.arange(0, DIM_TILE)[None, :]
-    for work in range(tl.program_id(0), tl.load(counts + 1) * PIECES, tl.num_programs(0)):
-        entry = merges + work // PIECES * MERGE_FIELDS
-        row, first, step, count = tl.load(entry), tl.load(entry + 1), tl.load(entry + 2), tl.load(entry + 3)
-        heads = work % PIECES * HEADS + tl.arange(0, HEADS)
-        is_head = heads < NUM_HEADS
-        inside = is_head[:, None] & (columns < HEAD_DIM)
-        highest = tl.full((HEADS,), _NOTHING, tl.float32)
-        total = tl.zeros((HEADS,), tl.float32)
-        mixed = tl.zeros((HEADS, DIM_TILE), tl.float32)
-        for index in range(count):
-            places = (first + index * step).to(tl.int64) * NUM_HEADS + heads
-            split_highest = tl.load(partial_highest + places, mask=is_head, other=_NOTHING)
-            split_total = tl.load(partial_totals + places, mask=is_head, other=0.0)
-            split_mixed = tl.load(partial_mixed + places[:, None] * HEAD_DIM + columns, mask=inside, other=0.0)
-            highest, total, mixed = _merged(highest, total, mixed, split_highest, split_total, split_mixed)
-        result = tl.div_rn(mixed, total[:, None])
-        place = row.to(tl.int64) * (NUM_HEADS * HEAD_DIM) + heads[:, None] * HEAD_DIM + columns
-        tl.store(out + place, result.to(out.dtype.element_ty), mask=inside)
-
-
-_PARTIALS = {"partial_mixed": "*fp32", "partial_highest": "*fp32", "partial_totals": "*fp32"}
-
-
 def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
     signature = {"queries": "*bf16", "keys": f"*{kind}", "values": f"*{kind}", "out": "*bf16"}
-    plan = {"counts": "*i32", "items": "*i32", "block_tables": "*i32", **_PARTIALS}
+    plan = {"counts": "*i32", "items": "*i32", "block_tables": "*i32", **PARTIALS}
     return Variant(
         f"attend {shape.num_heads}/{shape.num_kv_heads} heads of {shape.head_dim}, {kind}"
         + (f", window {window}" if window else ""),
@@ -294,20 +170,10 @@ def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
     )
 
 
-def _merge_variant(shape: AttentionShape) -> Variant:
-    return Variant(
-        f"merge of {shape.num_heads} heads of {shape.head_dim}",
-        _merge,
-        {"out": "*bf16", "counts": "*i32", "merges": "*i32", **_PARTIALS},
-        _merge_constants(shape),
-    )
-
-
 _SMALL, _LARGE = AttentionShape(9, 3, 64, 16), AttentionShape(32, 8, 128, 16)
 VARIANTS = (
     _variant(_SMALL, "bf16"),
     _variant(_LARGE, "bf16"),
     _variant(_LARGE, "u8"),
     _variant(AttentionShape(4, 1, 256, 16), "bf16", window=512),
-    _merge_variant(_LARGE),
 )

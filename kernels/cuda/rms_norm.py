@@ -82,5 +82,5 @@ VARIANTS = tuple(
         {"WIDTH": width, "BLOCK": power_of_two(width), "HAS_DELTA": has_delta},
         num_warps=_num_warps(width),
     )
-    for width, has_delta in ((576, False), (576, True), (4096, True), (8192, True))
+    for width, has_delta in ((576, False), (4096, True), (8192, True))
 )

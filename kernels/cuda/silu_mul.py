@@ -53,5 +53,5 @@ VARIANTS = tuple(
         {"gate_up": "*fp32", "out": "*bf16"},
         {"WIDTH": width, "COLUMNS": _COLUMNS, "IS_GELU": activation == "gelu_tanh"},
     )
-    for activation, width in (("silu", 1536), ("silu", 14336), ("gelu_tanh", 6912))
+    for activation, width in (("silu", 14336), ("gelu_tanh", 6912))
 )

@@ -1,7 +1,8 @@
 """Builds every registered variant of every kernel for a GPU that is not here, and reads what the assembler made of it.
 
     python -m tests.kernels.cuda.compiling            the table of registers, shared memory and spills
-    python -m tests.kernels.cuda.compiling --json     the same, to compare versions of triton
+    python -m tests.kernels.cuda.compiling --json     the same for a program
+    python -m tests.kernels.cuda.compiling --more     MORE_VARIANTS too: every tile there is, which takes minutes
 
 A kernel is compiled as `launch` starts it: pointers aligned, integers unspecialised, no fusion of multiply and add.
 """
@@ -47,21 +48,22 @@ class Compiled:
     spilled: int
 
 
-def variants() -> dict[str, Variant]:
-    """All there are, by name."""
+def variants(*, more: bool = False) -> dict[str, Variant]:
+    """Those of every file's VARIANTS by name, and of its MORE_VARIANTS."""
     found: dict[str, Variant] = {}
     for module in pkgutil.iter_modules(kernels.cuda.__path__, "kernels.cuda."):
-        for variant in getattr(importlib.import_module(module.name), "VARIANTS", ()):
-            assert variant.name not in found, f"two variants are called {variant.name!r}"
-            found[variant.name] = variant
+        for tuple_name in ("VARIANTS", "MORE_VARIANTS")[: 1 + more]:
+            for variant in getattr(importlib.import_module(module.name), tuple_name, ()):
+                assert variant.name not in found, f"two variants are called {variant.name!r}"
+                found[variant.name] = variant
     return found
 
 
-def compile_all() -> list[Compiled]:
+def compile_all(*, more: bool = False) -> list[Compiled]:
     """Every variant for every architecture that it is for, in processes of their own."""
     work = [
-        (name, architecture)
-        for name, variant in variants().items()
+        (name, architecture, more)
+        for name, variant in variants(more=more).items()
         for architecture in ARCHITECTURES
         if architecture >= variant.minimum
     ]
@@ -69,9 +71,9 @@ def compile_all() -> list[Compiled]:
         return list(pool.map(_compile, work, chunksize=4))
 
 
-def _compile(work: tuple[str, int]) -> Compiled:
-    name, architecture = work
-    variant = variants()[name]
+def _compile(work: tuple[str, int, bool]) -> Compiled:
+    name, architecture, more = work
+    variant = variants(more=more)[name]
     kernel = variant.kernel
     signature = {p: variant.signature.get(p, "constexpr") for p in kernel.arg_names}
     aligned = [["tt.divisibility", POINTER_ALIGNMENT]]
@@ -98,13 +100,12 @@ def _resource_usage(binary: bytes) -> dict[str, int]:
     return {name: int(figure) for name, figure in re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", said)}
 
 
-def _table(results: list[Compiled]) -> str:
+def table(results: list[Compiled]) -> str:
     """One line a variant: registers / KiB of shared memory, for each architecture."""
     by_name: dict[str, dict[int, Compiled]] = {}
     for result in results:
         by_name.setdefault(result.variant, {})[result.architecture] = result
-    lines = [f"triton {triton.__version__}", f"| kernel | {' | '.join(f'sm_{a}' for a in ARCHITECTURES)} |"]
-    lines.append("|---" * (len(ARCHITECTURES) + 1) + "|")
+    lines = [f"| kernel | {' | '.join(f'sm_{a}' for a in ARCHITECTURES)} |", "|---" * (len(ARCHITECTURES) + 1) + "|"]
     for name, of_variant in by_name.items():
         cells = [_cell(of_variant.get(architecture)) for architecture in ARCHITECTURES]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -122,8 +123,8 @@ def main() -> int:
     """1 where anything spills."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TRITON_CACHE_DIR"] = str(Path(cache))
-        results = compile_all()
-    print(json.dumps([asdict(result) for result in results]) if "--json" in sys.argv else _table(results))
+        results = compile_all(more="--more" in sys.argv)
+    print(json.dumps([asdict(result) for result in results]) if "--json" in sys.argv else table(results))
     return 1 if any(result.spilled for result in results) else 0
 
 

@@ -90,7 +90,8 @@ class World:
         plan.put(arrays)
         out = torch.full((num_rows, SHAPE.num_heads * SHAPE.head_dim), torch.nan)  # bfloat16 would hide bits
         few = 3  # programs in place of a device's many: the work is dealt out the same way
-        attend(queries, *self.pools, replace(plan, num_programs=few), out, window=self.window)
+        keys, values = self.pools
+        attend(queries, keys, values, replace(plan, num_programs=few), out, window=self.window)
         return list(torch.split(out, [*counts, padding] if padding else counts))
 
     def exact(self, part: Rows) -> torch.Tensor:

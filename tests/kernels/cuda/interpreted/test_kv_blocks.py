@@ -1,8 +1,11 @@
 """KV blocks and slots on the device: digested, copied, swapped, read and written as the host's kernels say."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from kernels import memory
 from kernels.block_digest import digest_blocks as digest_on_host
@@ -24,7 +27,7 @@ def _memory(seed: int, kind: torch.dtype = torch.bfloat16, blocks: int = BLOCKS)
     return keys.view(kind), values.view(kind)
 
 
-def _bits(pair: Pair) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _bits(pair: Pair) -> tuple[NDArray[Any], NDArray[Any]]:
     kinds = {torch.bfloat16: torch.int16, torch.uint8: torch.uint8}
     keys, values = (part.view(kinds[part.dtype]).numpy() for part in pair)
     return keys, values
@@ -35,8 +38,8 @@ def test_a_block_has_the_digest_that_the_host_gives_it(kind: torch.dtype) -> Non
     pair = _memory(1, kind)
     assert digest_blocks(*pair, [4, 0, 4]) == digest_on_host(*_bits(pair), [4, 0, 4])
     assert digest_blocks(*pair, []) == []
-    block_by_block = [part.transpose(0, 1).contiguous().transpose(0, 1) for part in pair]  # as the host pool lies
-    assert digest_blocks(*block_by_block, [3]) == digest_blocks(*pair, [3])
+    keys, values = (part.transpose(0, 1).contiguous().transpose(0, 1) for part in pair)  # as the host pool lies
+    assert digest_blocks(keys, values, [3]) == digest_blocks(*pair, [3])
 
 
 def test_one_bit_changes_the_digest_of_its_block_alone() -> None:

@@ -28,15 +28,18 @@ class Case:
     def write(self, has_norm: bool = False, row: int | None = None) -> None:
         rows = slice(None) if row is None else slice(row, row + 1)
         q_norm, k_norm = self.norms if has_norm else (None, None)
-        inputs = [part[rows].clone() for part in (self.qkv, self.positions, self.slots)]
+        qkv, positions, slots = (part[rows].clone() for part in (self.qkv, self.positions, self.slots))
         queries = torch.empty_like(self.queries[rows])
-        rotary_write(*inputs, self.cos, self.sin, q_norm, k_norm, EPSILON, queries, self.keys, self.values)
+        rotary_write(
+            qkv, positions, slots, self.cos, self.sin, q_norm, k_norm, EPSILON, queries, self.keys, self.values
+        )
         self.queries[rows] = queries
 
     def exact(self, has_norm: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values in float64, [rows, heads, head dim]."""
         head_dim = self.queries.shape[-1]
-        q, k, v = self.qkv.double().view(len(self.qkv), -1, head_dim).split([HEADS, KV_HEADS, KV_HEADS], dim=1)
+        heads = self.qkv.double().view(len(self.qkv), -1, head_dim)
+        q, k, v = torch.split(heads, [HEADS, KV_HEADS, KV_HEADS], dim=1)
         if has_norm:
             q, k = (
                 x / (x.square().mean(-1, keepdim=True) + EPSILON).sqrt() * norm.double()
