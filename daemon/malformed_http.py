@@ -67,6 +67,8 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if isinstance(exc, UnicodeError):  # aiohttp repeats an unknown Expect, whose bytes may be no text
+            status = 400
         if status >= 500:
             log.error("a connection failed", remote=request.remote, exc_info=exc)
         else:

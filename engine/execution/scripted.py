@@ -28,6 +28,7 @@ from engine.execution.kv_watch import Filled, KVWatch
 
 SCRIPTED_VOCABULARY = 1_000
 END_OF_TEXT = 0
+_WORD = 2**64 - 1
 
 
 class _Held:
@@ -147,7 +148,8 @@ class ScriptedRunner:
         context = array("q", [self.slots[self._slot(held, position)] for position in range(len(held.tokens))])
         digest = hashlib.blake2b(context.tobytes(), digest_size=8).digest()
         num_output_tokens = len(held.tokens) - len(held.contents.prompt_token_ids)
-        draw = hashlib.blake2b(digest + struct.pack("<QQ", held.sampling.seed, num_output_tokens), digest_size=8)
+        seed = held.sampling.seed & _WORD  # any integer, as for a model
+        draw = hashlib.blake2b(digest + struct.pack("<QQ", seed, num_output_tokens), digest_size=8)
         token = int.from_bytes(draw.digest(), "little") % SCRIPTED_VOCABULARY
         return int.from_bytes(digest, "little"), token
 

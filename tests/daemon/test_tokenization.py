@@ -90,6 +90,7 @@ def test_an_endpoint_that_is_not_here_says_what_is_missing(tell: Tell) -> None:
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /health HTTP/1.1\r\nbad header\r\n\r\n",
         b"POST /tokenize HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nExpect: 100-\x85\r\nContent-Length: 0\r\n\r\n",
     ],
 )
 def test_what_is_no_http_gets_the_apis_json(tell: Tell, sent: bytes) -> None:
