@@ -15,7 +15,8 @@ model's weights with theirs). Then `head.py` (logits, and what a greedy draw nee
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is
-compiled once per model, never per batch: lengths and strides are constants, counts are `do_not_specialize`.
+compiled for a model, never for a batch: lengths and strides are constants, counts are `do_not_specialize`. (A matrix
+product may have one tile for few rows and another for many, of one order and, as is shown at load, of equal bits.)
 
 Nothing else of ours is imported but `kernels`; and nobody imports this package but `kernels/dispatch.py`, when it is
 asked for, since it needs triton.
