@@ -30,6 +30,7 @@ from kernels.cuda.launch import FUSE_MULTIPLY_ADD, POINTER_ALIGNMENT, Variant
 ARCHITECTURES = (80, 90, 100)
 NUM_PROCESSES = 2
 _WARP = 32
+_PRODUCTS = ("mma.sync", "wgmma", "tcgen05.mma")  # of sm_80, sm_90 and sm_100; the last two have the first as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Compiled:
     registers   of each thread, at most 255
     shared      bytes of each program
     spilled     bytes of stack or local memory of each thread: registers that did not fit
+    products    which of the tensor cores' instructions it is made of: their bits must not be taken for equal
+    atomics     instructions that add numbers into memory in no fixed order; counting in integers is none
     """
 
     variant: str
@@ -46,6 +49,8 @@ class Compiled:
     registers: int
     shared: int
     spilled: int
+    products: str
+    atomics: int
 
 
 def variants(*, more: bool = False) -> dict[str, Variant]:
@@ -86,7 +91,16 @@ def _compile(work: tuple[str, int, bool]) -> Compiled:
     }
     built = triton.compile(source, target=GPUTarget("cuda", architecture, _WARP), options=options)
     usage = _resource_usage(built.asm["cubin"])
-    return Compiled(name, architecture, usage["REG"], built.metadata.shared, usage["STACK"] + usage["LOCAL"])
+    text = built.asm["ptx"]
+    return Compiled(
+        name,
+        architecture,
+        registers=usage["REG"],
+        shared=built.metadata.shared,
+        spilled=usage["STACK"] + usage["LOCAL"],
+        products=" ".join(product for product in _PRODUCTS if product in text),
+        atomics=len(re.findall(r"^\s*(?:@\S+ )?(?:atom|red)\.\S*f(?:16|32|64)", text, re.MULTILINE)),
+    )
 
 
 def _resource_usage(binary: bytes) -> dict[str, int]:

@@ -40,6 +40,15 @@ def test_every_variant_fits_the_multiprocessor(compiled: list[Compiled]) -> None
     assert too_large == []
 
 
+def test_no_numbers_are_added_up_by_atomics(compiled: list[Compiled]) -> None:
+    assert [result for result in compiled if result.atomics] == []
+
+
+def test_attention_is_made_of_one_instruction_everywhere(compiled: list[Compiled]) -> None:
+    products = {result.products for result in compiled if result.variant.startswith("attend ")}
+    assert products == {"mma.sync"}
+
+
 def test_integers_are_never_specialised() -> None:
     """Triton would compile anew for a count that is 1 or a multiple of 16."""
     loose = [
