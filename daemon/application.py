@@ -16,7 +16,7 @@ from daemon.drain import CallCounter
 from daemon.generation import GenerationHandler
 from daemon.incidents import IncidentHandler
 from daemon.listening import listening_sockets
-from daemon.malformed_http import OPEN_CONNECTIONS, ApiRunner
+from daemon.malformed_http import OPEN_CONNECTIONS, SERVER, ApiRunner
 from daemon.middleware import crowd_middleware, error_middleware, key_middleware
 from daemon.openapi import OpenApiHandler
 from daemon.probes import ProbeHandler
@@ -69,6 +69,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
             key_middleware(lambda: service.api_keys),
         ],
     )
+    application.on_response_prepare.append(_name_no_versions)
     application.on_response_prepare.append(tell_origin(lambda: service.config.cors_origins))
     application[OPEN_CONNECTIONS] = open_connections
     application.add_routes(
@@ -94,3 +95,8 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
 
         add_viewer(application, service)
     return application
+
+
+async def _name_no_versions(request: web.Request, response: web.StreamResponse) -> None:
+    """aiohttp's own name would say which versions to look for faults in."""
+    response.headers["Server"] = SERVER

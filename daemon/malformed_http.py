@@ -18,6 +18,7 @@ from daemon.errors import ApiError
 from daemon.request_ids import REQUEST_ID_HEADER
 
 MAX_HEADERS, MAX_LINE_BYTES = 64, 8_190  # of a head: half a megabyte in all
+SERVER = "reprise"
 OPEN_CONNECTIONS = web.AppKey("open_connections", OpenConnections)
 
 log = structlog.get_logger(__name__)
@@ -75,7 +76,7 @@ class _Connection(RequestHandler):
             log.info("malformed HTTP", remote=request.remote, error=type(exc).__name__)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already, no other can follow")
-        headers = {REQUEST_ID_HEADER: secrets.token_hex(12)}
+        headers = {REQUEST_ID_HEADER: secrets.token_hex(12), "Server": SERVER}
         error = _error(status, exc)
         response = web.json_response(error.body(), status=error.status, headers=headers)
         response.force_close()

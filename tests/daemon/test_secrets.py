@@ -55,7 +55,9 @@ async def ask_everything(served: Served) -> list[str]:
         async with served.session.get(f"/{key}?token={key}", headers=headers) as response:
             assert response.status == 404
     async with served.session.get("/health", headers={"Authorization": f"Bearer {WRONG}" + "x" * 9_000}) as response:
-        assert response.status == 431
+        assert (response.status, response.headers["Server"]) == (431, "reprise")
+    async with served.session.get("/health") as response:
+        assert (response.status, response.headers["Server"]) == (200, "reprise")
     return answers
 
 
