@@ -24,7 +24,11 @@ VIEWS = {
         "events, in order",
         "#panel",
     ),
-    "compare": (f"#{BURST}&row=26&panel=compare", "Latencies", "#panel"),
+    "compare": (
+        f"#{BURST}&beside=1&group=difference&rowHeight=26&panel=compare&difference=4&request=14",
+        "difference 5 of",
+        "#panel",
+    ),
     "ask": (f"#{BURST}&row=44&panel=ask&sql={{sql}}", "rows in", "#panel"),
 }
 SQL = "SELECT victim, beneficiary, reason, step, tokens_lost, blocks_freed FROM preemptions ORDER BY tokens_lost DESC"

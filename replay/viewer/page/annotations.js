@@ -17,7 +17,7 @@ export async function annotations(life, axis) {
   const isTime = axis === "time";
   if (!isTime) await endsInSteps(marks);
   return {
-    marks: marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: (isTime ? one.until_ns : one.until_step) ?? null })).filter((one) => one.at !== null),
+    marks: marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: (isTime ? one.until_ns : one.until_step) ?? null })).filter((one) => one.at !== null).sort((one, other) => one.at - other.at),
     arrows: arrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step })),
     isCut: marksCut || arrowsCut,
   };

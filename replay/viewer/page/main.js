@@ -13,12 +13,13 @@ import { bounds, state, subscribe, update } from "./store.js";
 import { Timeline } from "./timeline.js";
 import { Failure } from "./ui/loader.js";
 import { Panel } from "./ui/panel.js";
-import { Status, Tooltip } from "./ui/status.js";
+import { progressOf, Status, Tooltip } from "./ui/status.js";
 import { Legend, Toolbar } from "./ui/toolbar.js";
 import { scheme } from "./theme.js";
 import { showAll } from "./view.js";
 
-const ASK_AGAIN_MS = 300; // while the index has no first life yet
+const MOVES = new Set(["from", "to", "row"]); // change in each frame: what they are told by can wait a moment
+const ASK_AGAIN_MS = 150; // while the index has no first life yet
 const host = (id) => document.getElementById(id);
 
 async function begin() {
@@ -33,7 +34,7 @@ async function begin() {
   if (!("from" in asked)) showAll();
   const timeline = new Timeline(host("timeline"));
   const draw = () => drawParts(timeline);
-  subscribe(draw);
+  subscribe((patch) => (Object.keys(patch).some((name) => !MOVES.has(name)) ? draw() : later(draw)));
   subscribe((patch) => { if ("theme" in patch) applyTheme(); });
   for (const cache of [timeline.slices, timeline.counters, timeline.otherCounters]) cache.changed = () => { timeline.redraw(); later(draw); };
   listen(timeline, { onHover: (place) => hover(timeline, place), onFocusSearch: () => { host("search").focus(); host("search").select(); } });
@@ -51,17 +52,18 @@ async function firstAnswer() {
     const recording = await askJson("api/recording");
     if (recording.lives.length) return recording;
     if (recording.index.state === "failed") throw new Error(recording.index.error);
-    render(html`<p role="status">the index is being built: ${recording.index.num_entries ?? 0} entries so far</p>`, host("status"));
+    render(html`<p role="status">${progressOf(recording.index)}</p>`, host("status"));
     await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
   }
 }
 
+const LATER_MS = 120;
 let isDrawDue = false;
 
 function later(draw) {
   if (isDrawDue) return;
   isDrawDue = true;
-  setTimeout(() => { isDrawDue = false; draw(); }, 60);
+  setTimeout(() => { isDrawDue = false; draw(); }, LATER_MS);
 }
 
 function drawParts(timeline) {

@@ -8,12 +8,18 @@ import { GUTTER, plotWidth, size, xOf, yOf } from "./view.js";
 export const AXIS_HEIGHT = 24;
 export const MARKS_HEIGHT = 18;
 const MAX_ARROWS = 300;
+const SIGN = 9; // px that a mark's sign takes
 const SHAPES = { thrashing: "▲", starvation: "◆", throttled: "▽", incident: "✱", gap: "▨", divergence: "✖", mismatch: "✖", error: "✖", restart: "↻", audit: "✓" };
 
-/** Lines at round values, behind all else. */
+/** Where lines at round values go, px from the left. */
+export function gridLines() {
+  return axisTicks().values.map((value) => Math.round(xOf(value))).filter((x) => x >= GUTTER);
+}
+
+/** Those lines above the rows, behind all else. */
 export function drawGrid(context) {
   context.fillStyle = colours().line;
-  for (const value of axisTicks().values) if (xOf(value) >= GUTTER) context.fillRect(Math.round(xOf(value)), AXIS_HEIGHT - 6, 1, size.height);
+  for (const x of gridLines()) context.fillRect(x, AXIS_HEIGHT - 6, 1, size.top - AXIS_HEIGHT + 6);
 }
 
 export function drawAxis(context) {
@@ -39,37 +45,54 @@ function axisTicks() {
   return ticks(state.from, state.to, plotWidth() / 85, state.axis === "step");
 }
 
-/** Marks with a length shade the rows; each has a sign in the lane above them. Returns where they are, for hits. */
+/** Marks with a length shade the rows; each has a sign in the lane above them, which stands for all within its width.
+ * `marks` in order of `at`. Returns where signs are, for hits: {x, mark, count}. */
 export function drawMarks(context, marks) {
-  const { mark, faint, gutter, arrow } = colours();
+  const { faint, gutter } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, AXIS_HEIGHT, GUTTER, MARKS_HEIGHT);
   context.fillStyle = faint;
   context.fillText("marks", 8, AXIS_HEIGHT + 13);
   const places = [];
+  let lastLine = -Infinity;
   for (const one of marks) {
+    if (one.at > state.to) break;
     const x0 = xOf(one.at);
     const x1 = one.until === null ? x0 : xOf(one.until);
-    if (x1 < GUTTER || x0 > size.width) continue;
-    if (x1 > x0 + 1) {
-      context.fillStyle = mark;
-      context.globalAlpha = 0.1;
-      const left = Math.max(GUTTER, x0);
-      context.fillRect(left, AXIS_HEIGHT, x1 - left, size.height);
-      context.globalAlpha = 0.7;
-      context.fillRect(left, AXIS_HEIGHT + MARKS_HEIGHT - 3, x1 - left, 3);
-      context.globalAlpha = 1;
-    }
+    if (x1 < GUTTER) continue;
+    const isLong = x1 > x0 + 1;
+    if (isLong) drawStretch(context, x0, x1);
     if (x0 < GUTTER) continue;
-    context.fillStyle = one.isOther ? arrow : mark;
-    context.globalAlpha = x1 > x0 + 1 ? 1 : 0.22;
-    context.fillRect(Math.round(x0), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
-    if (x1 > x0 + 1) context.fillRect(Math.round(x1), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
-    context.globalAlpha = 1;
-    context.fillText(`${SHAPES[one.kind] || "●"}${one.isOther ? "ᴮ" : ""}`, x0 + 2, AXIS_HEIGHT + 13);
-    places.push({ x: x0, mark: one });
+    const x = Math.round(x0);
+    if (isLong || x > lastLine) drawLine(context, x, one, isLong);
+    lastLine = Math.max(lastLine, x);
+    const last = places[places.length - 1];
+    if (last && x0 < last.x + SIGN && !isLong) last.count += 1;
+    else places.push({ x: x0, mark: one, count: 1 });
+  }
+  for (const { x, mark } of places) {
+    context.fillStyle = mark.isOther ? colours().arrow : colours().mark;
+    context.fillText(`${SHAPES[mark.kind] || "●"}${mark.isOther ? "ᴮ" : ""}`, x + 2, AXIS_HEIGHT + 13);
   }
   return places;
+}
+
+function drawStretch(context, x0, x1) {
+  const left = Math.max(GUTTER, x0);
+  context.fillStyle = colours().mark;
+  context.globalAlpha = 0.1;
+  context.fillRect(left, AXIS_HEIGHT, x1 - left, size.height);
+  context.globalAlpha = 0.7;
+  context.fillRect(left, AXIS_HEIGHT + MARKS_HEIGHT - 3, x1 - left, 3);
+  context.fillRect(Math.round(x1), AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
+  context.globalAlpha = 1;
+}
+
+function drawLine(context, x, one, isLong) {
+  context.fillStyle = one.isOther ? colours().arrow : colours().mark;
+  context.globalAlpha = isLong ? 1 : 0.22;
+  context.fillRect(x, AXIS_HEIGHT + MARKS_HEIGHT, 1, size.height);
+  context.globalAlpha = 1;
 }
 
 /** The reader's own marks, set with M. */

@@ -1,8 +1,8 @@
 // The patterns that tell kinds apart without colour, as pixels: functions of the pixel, the same at every zoom.
-import { KINDS, kindColour } from "./theme.js";
+import { colours, KINDS, kindColour } from "./theme.js";
 
 export const PERIOD = 24; // px after which every pattern repeats
-const FAINT = 70; // of 255: what lies between the strokes of a pattern
+const FAINT = 0.27; // share of the colour in what lies between the strokes of a pattern
 const PATTERNS = {
   solid: () => true,
   tick: () => true,
@@ -11,20 +11,26 @@ const PATTERNS = {
   hollow: (x) => x % 8 === 0,
   cross: (x, y) => (x + y) % 6 < 2 || (x - y + PERIOD) % 6 < 2,
 };
-const painted = new Map(); // "colour/kind" → colours of PERIOD × PERIOD pixels; the first is always a stroke
+const painted = new Map(); // "colour/back/kind" → colours of PERIOD × PERIOD pixels; the first is always a stroke
 
-/** A kind's colours as they are now: PERIOD × PERIOD pixels, ABGR. */
+/** A kind's colours as they are now: PERIOD × PERIOD pixels. */
 export function ink(kind) {
   const colour = kindColour(kind);
-  const key = `${colour}/${kind}`;
-  if (!painted.has(key)) painted.set(key, pattern(colour, PATTERNS[KINDS[kind].pattern]));
+  const { back } = colours();
+  const key = `${colour}/${back}/${kind}`;
+  if (!painted.has(key)) painted.set(key, pattern(colour, back, PATTERNS[KINDS[kind].pattern]));
   return painted.get(key);
 }
 
-function pattern(colour, isStroke) {
-  const hex = parseInt(colour.slice(1), 16);
-  const abgr = ((hex & 255) << 16) | (hex & 0xff00) | (hex >> 16);
-  const strong = (0xff000000 | abgr) >>> 0;
-  const faint = ((FAINT << 24) | abgr) >>> 0;
+/** "#rrggbb", by `share` over another, as an opaque pixel. */
+export function pixel(colour, share = 1, back = colour) {
+  const [over, under] = [colour, back].map((one) => parseInt(one.slice(1), 16));
+  const mixed = [16, 8, 0].map((shift) => Math.round(((over >> shift) & 255) * share + ((under >> shift) & 255) * (1 - share)));
+  return ((0xff << 24) | (mixed[2] << 16) | (mixed[1] << 8) | mixed[0]) >>> 0;
+}
+
+function pattern(colour, back, isStroke) {
+  const strong = pixel(colour);
+  const faint = pixel(colour, FAINT, back);
   return Uint32Array.from({ length: PERIOD * PERIOD }, (_, i) => (isStroke(i % PERIOD, Math.floor(i / PERIOD)) ? strong : faint));
 }

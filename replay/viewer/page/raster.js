@@ -16,11 +16,22 @@ export class Raster {
     this.pixels = new Uint32Array(this.image.data.buffer);
   }
 
-  clear() {
-    this.pixels.fill(0);
+  /** Begin a picture: `back` all over, then `bands` [{top, bottom, colour}] and `lines` down at these pixels. */
+  begin(back, bands, lines, lineColour) {
+    const { width, height } = this.image;
+    this.numPainted = 0;
+    this.pixels.fill(back);
+    this.back = back;
+    for (const { top, bottom, colour } of bands) {
+      const first = Math.min(height, Math.max(0, Math.round(top)));
+      const beyond = Math.min(height, Math.max(first, Math.round(bottom)));
+      this.pixels.fill(colour, first * width, beyond * width);
+    }
+    for (const x of lines) if (x >= 0 && x < width) for (let at = x; at < this.pixels.length; at += width) this.pixels[at] = lineColour;
   }
 
-  /** Paint a tile's slices: `place` {from, scale, row, rowHeight} in device pixels; the tile's own span bounds them. */
+  /** Paint a tile's slices: `place` {from, scale, row, rowHeight} in device pixels; the tile's own span bounds them.
+   * covers: something may have been painted there before. */
   paint(tile, place) {
     const { from, scale, row, rowHeight } = place;
     const { width, height } = this.image;
@@ -36,7 +47,7 @@ export class Raster {
       const at = table.rows[index];
       if (at + 1 < row || at > lastRow) continue;
       const y = (at - row + lane.top) * rowHeight;
-      if (tile.from > -Infinity) this.wipe(left, right, y, laneHeight);
+      if (place.covers) this.wipe(left, right, y, laneHeight);
       this.slices(tile, table, index, { from, scale, left, right, y, laneHeight, inks });
       const end = table.ends[index];
       if (!(end >= tile.from && end < tile.to)) continue;
@@ -65,11 +76,11 @@ export class Raster {
     }
   }
 
-  /** A finer tile replaces what a coarser one painted in its span and rows. */
+  /** A finer tile replaces what a coarser one, which stood in for it, has painted. */
   wipe(left, right, y, laneHeight) {
     const { width, height } = this.image;
     const bottom = Math.min(height, Math.round(y + laneHeight));
-    for (let line = Math.max(0, Math.round(y)); line < bottom; line++) this.pixels.fill(0, line * width + left, line * width + right);
+    for (let line = Math.max(0, Math.round(y)); line < bottom; line++) this.pixels.fill(this.back, line * width + left, line * width + right);
   }
 
   bar(x0, x1, y, laneHeight, number, inks) {
@@ -79,6 +90,7 @@ export class Raster {
     const colours = inks[number];
     const y0 = Math.max(0, Math.round(y + kind.top * laneHeight));
     const y1 = Math.min(height, Math.max(y0 + 1, Math.round(y + kind.bottom * laneHeight)));
+    this.numPainted += (x1 - x0) * Math.max(0, y1 - y0);
     const isPlain = kind.pattern === "solid" || kind.pattern === "tick";
     for (let line = y0; line < y1; line++) {
       const begin = line * width;

@@ -1,6 +1,7 @@
 // The rows' names and groups at the left, and the bands behind the slices.
 import { visible } from "./format.js";
 import { isChosen, lanes } from "./lanes.js";
+import { pixel } from "./patterns.js";
 import { state } from "./store.js";
 import { colours } from "./theme.js";
 import { GUTTER, size, yOf } from "./view.js";
@@ -75,31 +76,24 @@ function drawLaneNames(context, y, colour) {
   context.font = font;
 }
 
-/** Every second row a shade, a line between groups. Drawn behind what is there. */
-export function drawBands(context, known) {
-  const { band, line, chosen } = colours();
+/** What lies behind the slices, as bands of the picture: every second row a shade, a line between groups and lanes. */
+export function bandsOf(known, ratio) {
+  const { back, band, line, chosen } = colours();
+  const [shade, edge, own] = [pixel(band), pixel(line), pixel(chosen, 0.25, back)];
+  const height = state.rowHeight * ratio;
   const last = Math.ceil(state.row + (size.height - size.top) / state.rowHeight);
+  const bands = [];
   for (let row = Math.floor(state.row); row <= last; row++) {
     const one = known.byRow.get(row);
     if (!one) continue;
-    if (lanes().length > 1) { // between the two recordings of a row
-      context.fillStyle = line;
-      context.fillRect(GUTTER, Math.round(yOf(row + 0.5)), size.width, 0.5);
-    }
-    if (known.byRow.get(row - 1) && known.byRow.get(row - 1).group !== one.group) {
-      context.fillStyle = line;
-      context.fillRect(0, yOf(row), size.width, 1);
-    }
-    if (isChosen(one)) {
-      context.fillStyle = chosen;
-      context.globalAlpha = 0.25;
-      context.fillRect(GUTTER, yOf(row), size.width, state.rowHeight);
-      context.globalAlpha = 1;
-    } else if (row % 2) {
-      context.fillStyle = band;
-      context.fillRect(GUTTER, yOf(row), size.width, state.rowHeight);
-    }
+    const top = (row - state.row) * height;
+    if (isChosen(one)) bands.push({ top, bottom: top + height, colour: own });
+    else if (row % 2) bands.push({ top, bottom: top + height, colour: shade });
+    if (lanes().length > 1) bands.push({ top: top + height / 2, bottom: top + height / 2 + 1, colour: edge });
+    const before = known.byRow.get(row - 1);
+    if (before && before.group !== one.group) bands.push({ top, bottom: top + 1, colour: edge });
   }
+  return bands;
 }
 
 function clipped(context, text, width) {

@@ -1,10 +1,11 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
 import { annotations, spanOf } from "./annotations.js";
-import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, MARKS_HEIGHT } from "./overlay.js";
+import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, gridLines, MARKS_HEIGHT } from "./overlay.js";
 import { sliceAt } from "./hits.js";
 import { laneAt, laneOf, lanes, partyOf } from "./lanes.js";
 import { Raster } from "./raster.js";
-import { drawBands, drawRowNames, KnownRows } from "./rows.js";
+import { pixel } from "./patterns.js";
+import { bandsOf, drawRowNames, KnownRows } from "./rows.js";
 import { bounds, state, subscribe } from "./store.js";
 import { drawStrips, STRIP_HEIGHT, STRIP_NAMES, STRIPS, valuesAt } from "./strips.js";
 import { colours, KINDS, onSchemeChange } from "./theme.js";
@@ -18,7 +19,7 @@ const STRIPS_TOP = AXIS_HEIGHT + MARKS_HEIGHT;
 export class Timeline {
   constructor(canvas) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.context = canvas.getContext("2d", { alpha: false });
     this.raster = new Raster();
     this.known = new KnownRows();
     this.marks = [];
@@ -29,9 +30,8 @@ export class Timeline {
     this.firstPaint = null; // ms after the navigation: when the first slices stood there
     this.frames = []; // lengths of the last frames' drawing, ms: the benchmark reads them
     const redraw = () => this.redraw();
-    this.slices = new TileCache("api/timeline", redraw);
-    this.counters = new TileCache("api/strips", redraw);
-    this.otherCounters = new TileCache("api/beside/strips", redraw);
+    const caches = ["api/timeline", "api/strips", "api/beside/strips"].map((name) => new TileCache(name, redraw));
+    [this.slices, this.counters, this.otherCounters] = caches;
     this.stop = subscribe((patch) => this.onChange(patch));
     onSchemeChange(redraw);
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
@@ -85,38 +85,37 @@ export class Timeline {
       this.draw();
       this.frames.push(performance.now() - begun);
       if (this.shown?.length) this.firstPaint ??= performance.now();
-      if (this.frames.length > 600) this.frames.shift();
+      this.frames.splice(0, this.frames.length - 600);
     });
   }
 
   draw() {
-    const { context, ratio } = this;
     if (!state.recording) return;
+    const { context, ratio } = this;
     this.slices.beginFrame();
     this.shown = lanes().flatMap((lane) => this.sliceTiles(lane));
     [this.shownCounters, this.shownOthers] = this.counterTiles();
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    this.raster.clear();
-    const scale = (plotWidth() / (state.to - state.from)) * ratio;
-    if (state.alive) this.known.clear();
-    for (const tile of this.shown) {
-      this.known.learn(tile, Boolean(state.alive));
-      this.raster.paint(tile, { from: state.from, scale, row: state.row, rowHeight: state.rowHeight * ratio });
-    }
-    context.putImageData(this.raster.image, Math.round(GUTTER * ratio), Math.round(size.top * ratio));
+    const { back, line } = colours();
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = "12px system-ui, sans-serif";
-    context.globalCompositeOperation = "destination-over"; // the picture lies there already: this goes behind it
-    drawBands(context, this.known);
-    context.globalCompositeOperation = "source-over";
-    drawStrips(context, this.shownCounters, this.shownOthers, STRIPS_TOP);
-    context.globalCompositeOperation = "destination-over";
+    context.fillStyle = back;
+    context.fillRect(0, 0, size.width, size.top);
     drawGrid(context);
-    context.globalCompositeOperation = "source-over";
+    drawStrips(context, this.shownCounters, this.shownOthers, STRIPS_TOP);
+    this.picture(pixel(back), pixel(line));
     this.overlays();
-    drawAxis(context);
-    drawOwnMarks(context);
+  }
+
+  /** The rows: written as pixels, and put there in one go. */
+  picture(back, line) {
+    const { ratio, raster, known, shown } = this;
+    const scale = (plotWidth() / (state.to - state.from)) * ratio;
+    if (state.alive) known.clear();
+    for (const tile of shown) known.learn(tile, Boolean(state.alive));
+    raster.begin(back, bandsOf(known, ratio), gridLines().map((x) => Math.round((x - GUTTER) * ratio)), line);
+    const widest = Math.max(0, ...shown.map((tile) => tile.to - tile.from)); // coarser ones stand in, and come first
+    for (const tile of shown) raster.paint(tile, { from: state.from, scale, row: state.row, rowHeight: state.rowHeight * ratio, covers: tile.to - tile.from < widest });
+    this.context.putImageData(raster.image, Math.round(GUTTER * ratio), Math.round(size.top * ratio));
   }
 
   overlays() {
@@ -132,6 +131,8 @@ export class Timeline {
     drawRowNames(context, this.known);
     if (state.panel === "step" && this.stepSpan) this.cursor(this.stepSpan);
     if (this.hover) this.cursor([this.hover.value, this.hover.value]);
+    drawAxis(context);
+    drawOwnMarks(context);
   }
 
   cursor([from, to]) {
@@ -178,10 +179,15 @@ export class Timeline {
     this.redraw();
   }
 
+  markAt(x) {
+    const place = this.markPlaces.find((one) => Math.abs(one.x + 6 - x) < 9);
+    return { mark: place?.mark, numMarks: place?.count };
+  }
+
   /** What lies under a point: {value, row, request, slice, mark, counters}. */
   at(x, y) {
     const value = valueAt(x);
-    if (y < STRIPS_TOP) return { value, mark: this.markPlaces.find((one) => Math.abs(one.x + 6 - x) < 9)?.mark, isAxis: true };
+    if (y < STRIPS_TOP) return { value, ...this.markAt(x), isAxis: true };
     if (y < size.top) {
       const strip = STRIPS[Math.floor((y - STRIPS_TOP) / STRIP_HEIGHT)];
       return { value, counters: valuesAt(this.shownCounters || [], strip, value), others: valuesAt(this.shownOthers || [], strip, value) };

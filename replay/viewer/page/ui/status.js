@@ -11,7 +11,7 @@ export function Status({ timeline }) {
   const one = life();
   const parts = [`${grouped(one?.num_requests ?? 0)} requests, ${grouped(one?.num_steps ?? 0)} steps`];
   parts.push(state.axis === "time" ? `${duration(state.to - state.from)} in view` : `${grouped(Math.round(state.to - state.from))} steps in view`);
-  if (index.state === "building") parts.push(`indexing: ${index.fraction === null ? `${grouped(index.num_entries)} entries` : `${Math.round(index.fraction * 100)} %`}`);
+  if (index.state === "building") parts.push(progressOf(index));
   if (index.state === "failed") parts.push(`the index failed: ${visible(index.error, 300)}`);
   if (isLive) parts.push("live");
   if (timeline?.shown?.some((tile) => tile.header.merged)) parts.push("slices narrower than a pixel are merged: zoom in");
@@ -20,9 +20,15 @@ export function Status({ timeline }) {
   for (const note of embedded?.left_out ?? []) parts.push(`left out: ${visible(note, 200)}`);
   for (const note of (notes ?? []).slice(0, 2)) parts.push(visible(note, 200));
   const failure = timeline?.slices.failure || timeline?.counters.failure;
-  return html`<p>${parts.join(" · ")}${timeline?.slices.isBusy ? " · …" : ""}</p>
+  return html`<p>${index.state === "building" && index.fraction !== null ? html`<progress max="1" value=${index.fraction} aria-label="indexed"></progress> ` : null}${parts.join(" · ")}${timeline?.slices.isBusy ? " · …" : ""}</p>
     ${failure ? html`<p class="failure" role="alert">${failure.message}</p>` : null}
     <p role="status" aria-live="polite" class="note">${state.note}</p>`;
+}
+
+/** How far the index is: what is there already is shown, and can be used. */
+export function progressOf(index) {
+  const share = index.fraction === null ? "" : `${Math.floor(index.fraction * 100)} %, `;
+  return `the index is being built: ${share}${grouped(index.num_entries ?? 0)} entries so far`;
 }
 
 /** What lies under the cursor. Placed through the CSSOM: the policy forbids inline styles, not scripts that set them. */
@@ -37,9 +43,9 @@ export function Tooltip({ place, there }) {
   return html`<div class="tooltip" role="tooltip" ref=${position}>${lines.map((line, index) => html`<div class=${index ? "" : "first"}>${line}</div>`)}</div>`;
 }
 
-function linesOf({ value, mark, request, lane, party, slice, counters, others }) {
+function linesOf({ value, mark, numMarks, request, lane, party, slice, counters, others }) {
   const at = state.axis === "time" ? duration(value) : `step ${Math.floor(value)}`;
-  if (mark) return [`${mark.isOther ? "B: " : ""}${mark.kind.replaceAll("_", " ")}`, visible(mark.detail, 200), duration(mark.now_ns)];
+  if (mark) return [`${mark.isOther ? "B: " : ""}${mark.kind.replaceAll("_", " ")}`, visible(mark.detail, 200), duration(mark.now_ns), ...(numMarks > 1 ? [`and ${numMarks - 1} more here: zoom in`] : [])];
   if (counters) return [at, ...told(counters, others?.length ? "A: " : ""), ...told(others ?? [], "B: ")];
   if (!request) return [];
   const lines = [`${lane.name ? `${lane.name}: ` : ""}${visible(request.request_id, 80)}`];
