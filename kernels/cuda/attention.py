@@ -15,8 +15,6 @@ Reference: `reference_attention.attend`. Source: Milakov and Gimelshein, online 
 PagedAttention, SOSP 2023; Dao et al., Flash-Decoding, 2023.
 """
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
@@ -26,6 +24,8 @@ from kernels.cuda.attention_plan import ITEM_FIELDS, SPLIT_KEYS, TILE_ROWS, Atte
 from kernels.cuda.attention_split import NOTHING, attend_split, merged
 from kernels.cuda.launch import Variant, launch, power_of_two
 
+KEYS = 32  # of one product; with 64 registers spill (measured with triton 3.6)
+_NUM_STAGES = 2
 _LOG2_E = 1.4426950408889634
 
 
@@ -55,29 +55,19 @@ def attend(
         (plan.num_programs,),
         *(queries, keys, values, out, plan.counts, plan.items, plan.block_tables, *partials),
         *((scale or head_dim**-0.5) * _LOG2_E, plan.block_tables.shape[1]),
-        **_constants(shape, keys.dtype == torch.bfloat16, window),
-        num_warps=_piece(shape, keys.dtype == torch.bfloat16).num_warps,
+        **_constants(shape, window),
+        num_warps=_num_warps(shape, keys.dtype == torch.bfloat16),
         num_stages=_NUM_STAGES,
     )
     merge(plan, out)
 
 
-class _Piece(NamedTuple):
-    """Keys of one product, and the warps that compute it."""
-
-    keys: int
-    num_warps: int
+def _num_warps(shape: AttentionShape, is_bfloat16: bool) -> int:
+    """By the model and the KV memory's type alone, for it decides bits. With fewer, registers spill (measured)."""
+    return 4 if is_bfloat16 and shape.head_dim <= 128 else 8
 
 
-_NUM_STAGES = 2
-
-
-def _piece(shape: AttentionShape, is_bfloat16: bool) -> _Piece:
-    """By the model and the KV memory's type alone, for it decides bits. Larger ones spill registers (measured)."""
-    return _Piece(64, 4) if is_bfloat16 and shape.head_dim <= 128 else _Piece(32, 8)
-
-
-def _constants(shape: AttentionShape, is_bfloat16: bool, window: int) -> dict[str, int]:
+def _constants(shape: AttentionShape, window: int) -> dict[str, int]:
     return {
         "NUM_HEADS": shape.num_heads,
         "NUM_KV_HEADS": shape.num_kv_heads,
@@ -87,7 +77,7 @@ def _constants(shape: AttentionShape, is_bfloat16: bool, window: int) -> dict[st
         "ROWS": max(TILE_ROWS, shape.heads_tile),
         "HEADS_TILE": shape.heads_tile,
         "DIM_TILE": power_of_two(shape.head_dim),
-        "KEYS": _piece(shape, is_bfloat16).keys,
+        "KEYS": KEYS,
         "SPLIT_KEYS": SPLIT_KEYS,
         "ITEM_FIELDS": ITEM_FIELDS,
     }
@@ -164,8 +154,8 @@ def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
         + (f", window {window}" if window else ""),
         _attend,
         {**signature, **plan, "scale": "fp32", "table_width": "i32"},
-        _constants(shape, kind == "bf16", window),
-        num_warps=_piece(shape, kind == "bf16").num_warps,
+        _constants(shape, window),
+        num_warps=_num_warps(shape, kind == "bf16"),
         num_stages=_NUM_STAGES,
     )
 
