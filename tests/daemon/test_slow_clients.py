@@ -91,9 +91,9 @@ def test_a_stream_that_nobody_reads_is_cancelled_and_a_slow_reader_is_not() -> N
         client.setblocking(False)
         return client
 
-    def ends_well(client: socket.socket) -> bool:
+    async def ends_well(client: socket.socket) -> bool:
         try:
-            while client.recv(1 << 20):
+            while await asyncio.get_running_loop().sock_recv(client, 1 << 20):
                 pass
         except ConnectionError:
             return False
@@ -103,7 +103,7 @@ def test_a_stream_that_nobody_reads_is_cancelled_and_a_slow_reader_is_not() -> N
         with ask(host, port) as client:
             await served.until(lambda: served.calls.num_open == 1)
             await served.until(lambda: served.calls.num_open == 0, 60)
-            assert not ends_well(client)
+            assert not await ends_well(client)
         loop = asyncio.get_running_loop()
         with ask(host, port) as client:
             taken = b""
