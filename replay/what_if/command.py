@@ -1,6 +1,7 @@
 """The verb `what-if` on the command line."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,4 +45,6 @@ def run(args: argparse.Namespace) -> int:
         open_steps = opener(Overrides(args.model, args.backend))
     answer = what_if(args.recording, Question(given_limits(args), args.record, open_steps, span_of(args)))
     print(answer.as_json() if args.json else answer.as_text())
+    if args.record is not None and not args.json:
+        print(f"side by side: reprise view {shlex.quote(str(args.recording))} {shlex.quote(str(args.record))}")
     return answer.exit_code

@@ -9,7 +9,8 @@ blocks.py       the block map
 search.py       finding
 commands.py     the same place in a shell
 asking.py       the SQL box
-compare.py      two recordings
+compare.py      two recordings as `diff` has them
+beside.py       two recordings on one axis
 """
 
 from collections.abc import Callable
