@@ -76,6 +76,10 @@ class LinearProbe(NamedTuple):
     apply: Callable[[Floats], Floats]
 
 
+class CannotLoad(Exception):
+    """The backend cannot serve this model on this machine; the text says why, and what to do."""
+
+
 class Backend(Protocol):
     """One implementation of the decoder. Made once, loaded once, then called once per step from one thread.
 
@@ -88,7 +92,7 @@ class Backend(Protocol):
     vocab_size: int
 
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
-        """Take the weights over; positions 0 … max_positions-1 will be asked for."""
+        """Take the weights over; positions 0 … max_positions-1 will be asked for. Raises CannotLoad, MemoryError."""
         ...
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from engine.execution.weights.load import load_model
 from engine.log import Logger
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
-from kernels.backend import Backend
+from kernels.backend import Backend, CannotLoad
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.selftest import SelfTestReport, run_self_test
 
@@ -68,7 +68,7 @@ def build_runner(
         backend, passed_over = _backend(config, num_threads, model)
         limits = limits or fill_limits(config, model, backend.kv_dtype)
         _require_positions(limits, model)
-        backend.load(model.parameters, limits.max_model_len)
+        _load(backend, model, limits.max_model_len)
         text_model = loading.result()
     model.release_pages()
     verdict = run_self_test(backend, num_threads)
@@ -133,6 +133,13 @@ def _backend(config: EngineConfig, num_threads: int, model: Model) -> Choice:
     try:
         return choose_backend(config.backend, num_threads, config.dtype, model.parameters.shape)
     except UnknownBackend as error:
+        raise EngineError(str(error)) from error
+
+
+def _load(backend: Backend, model: Model, max_positions: int) -> None:
+    try:
+        backend.load(model.parameters, max_positions)
+    except CannotLoad as error:
         raise EngineError(str(error)) from error
 
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from kernels.dispatch import UnknownBackend, choose_backend, numerics_class
+from kernels.cuda_driver import ask_driver
+from kernels.dispatch import UnknownBackend, automatic, choose_backend, numerics_class
 from kernels.numeric_environment import numeric_environment
 from kernels.reference import ReferenceBackend
 from tests.kernels.test_reference import SHAPE
@@ -21,6 +22,22 @@ def test_an_unknown_name_lists_what_there_is() -> None:
 
 def test_the_reference_backend_can_be_asked_for() -> None:
     assert isinstance(choose_backend("reference", 1, "auto", SHAPE).backend, ReferenceBackend)
+
+
+def test_without_a_device_cuda_says_what_is_missing_and_auto_does_not_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    if not ask_driver().missing:
+        pytest.skip("there is a device here")
+    with pytest.raises(UnknownBackend, match=r"backend cuda cannot be used: no NVIDIA driver .*: install one"):
+        choose_backend("cuda", 1, "auto", SHAPE)
+    assert automatic() == ("cpu", "reference")
+
+
+def test_cuda_knows_its_own_dtypes() -> None:
+    with pytest.raises(UnknownBackend, match=r"backend cuda has no dtype 'float32': set one of auto, bfloat16, float8"):
+        choose_backend("cuda", 1, "float32", SHAPE)
 
 
 def test_a_numerics_class_begins_readably_and_is_the_same_for_the_same() -> None:

@@ -1,0 +1,210 @@
+"""The backend for NVIDIA GPUs: Triton kernels, a step's launches in one CUDA graph, one copy each way per step.
+
+Numerics: the residual stream is float32, what enters a matrix product bfloat16, sums float32; keys and values are
+bfloat16, or e4m3 where asked for. Everything stays on the device but what a step brings and the few numbers that it
+leaves: hidden rows, and where the largest logit is. Logits come to the host for rows that are drawn from alone.
+
+With TRITON_INTERPRET=1 the same code runs on any machine, in numpy, a layer in tenths of a second: for tests. The bits
+are then others, and so is the numerics class.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.backend import CannotLoad, Floats, Integers, KVMemory, KVPair, KVRows, LinearProbe, StepBatch, StepOutput
+from kernels.cuda import block_copy, block_digest, slots
+from kernels.cuda.autotune import NotInvariant
+from kernels.cuda.decoder_weights import MATRICES, to_device
+from kernels.cuda.draws import draw_rows
+from kernels.cuda.interpreter import correct_interpreter
+from kernels.cuda.launch import INTERPRETED, device
+from kernels.cuda.linear import linear
+from kernels.cuda.numerics import numerics
+from kernels.cuda.prepared import Preparations, Prepared
+from kernels.cuda.step import NOBODY, Watch, run_step
+from kernels.cuda.tuning import tuned
+from kernels.cuda.watching import TapWatch
+from kernels.cuda.weights import Weight
+from kernels.decoder import DecoderParameters, DecoderShape
+from kernels.sampling import Draw, DrawRow
+from kernels.trace import Tap, show_slots
+
+KV_KINDS: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {
+    "bfloat16": (torch.bfloat16, np.dtype(np.uint16)),  # which numpy has not
+    "float8": (torch.uint8, np.dtype(np.uint8)),
+}
+
+
+class CudaBackend:
+    """See `Backend` for the interface. Its KV memory are tensors on the device.
+
+    dtype   of keys and values: "auto" (bfloat16), "bfloat16" or "float8" (e4m3, scale 1)
+    Raises CudaUnavailable.
+    """
+
+    name = "cuda"
+
+    def __init__(self, dtype: str = "auto") -> None:
+        self.dtype = "bfloat16" if dtype == "auto" else dtype
+        self._kind, self.kv_dtype = KV_KINDS[self.dtype]
+        self._device = device()
+        if INTERPRETED:
+            correct_interpreter()
+
+    def set_num_threads(self, num_threads: int) -> None:
+        """The device's threads are not the process's."""
+
+    def load(self, parameters: DecoderParameters, max_positions: int) -> None:
+        """Raises MemoryError, CannotLoad. `unsupported_reason` must have said nothing."""
+        self.shape = parameters.shape
+        self.vocab_size = parameters.shape.vocab_size
+        try:
+            self._weights, self._bits = tuned(to_device(parameters, max_positions, self._device), self._device)
+            self._preparations = Preparations(self.shape, self._device)
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(f"the model does not fit the GPU's memory: {error}") from error
+        except NotInvariant as error:
+            raise CannotLoad(str(error)) from error
+        self._last: tuple[Prepared, int] | None = None
+
+    # ── KV memory ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
+        """[layers, blocks, kv heads, block size, head dim]. The block past the last is the spare one: what pads a step
+        writes there, and nobody reads it."""
+        shape = self.shape
+        return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
+
+    def new_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        shape = self.kv_shape(num_blocks, block_size)
+        return self._zeros(shape, self._device), self._zeros(shape, self._device)
+
+    def new_host_kv(self, num_blocks: int, block_size: int) -> KVPair:
+        num_layers, _num_blocks, *of_block = self.kv_shape(num_blocks, block_size)
+        host = torch.device("cpu")
+        keys, values = (self._zeros((num_blocks, num_layers, *of_block), host) for _ in range(2))
+        return keys.transpose(0, 1), values.transpose(0, 1)
+
+    def _zeros(self, shape: tuple[int, ...], where: torch.device) -> torch.Tensor:
+        is_pinned = where.type == "cpu" and self._device.type == "cuda"
+        try:
+            return torch.zeros(shape, dtype=self._kind, device=where, pin_memory=is_pinned)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one, and what pinning says is another
+            num_bytes = int(np.prod(shape)) * self._kind.itemsize
+            raise MemoryError(f"{num_bytes} bytes of KV memory cannot be had on {where}: {error}") from error
+
+    def read_slots(self, memory: KVPair, where: Integers) -> KVRows:
+        return slots.read_slots(memory, where)
+
+    def write_slots(self, memory: KVPair, where: Integers, rows: KVRows) -> None:
+        slots.write_slots(memory, where, rows)
+
+    def copy_blocks(
+        self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
+    ) -> None:
+        block_copy.copy_blocks(source, target, source_blocks, target_blocks)
+
+    def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
+        return block_digest.digest_blocks(*memory, blocks)
+
+    # ── a step ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def forward(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> StepOutput:
+        prepared = self._prepare(batch, keys, values)
+        prepared.graphs.run(keys, partial(self._launch, prepared, (keys, values), NOBODY))
+        return self._output(prepared, len(batch.logit_rows))
+
+    def forward_traced(self, batch: StepBatch, keys: KVMemory, values: KVMemory, tap: Tap) -> StepOutput:
+        prepared = self._prepare(batch, keys, values)
+
+        def show(layer: int, memory: KVPair) -> None:
+            show_slots(self, tap, layer, memory, batch.slot_mapping)
+
+        of_rows = prepared.inputs.slots[: len(batch.token_ids)]
+        self._launch(prepared, (keys, values), TapWatch(tap, of_rows, batch.logit_rows, show))
+        return self._output(prepared, len(batch.logit_rows))
+
+    def _prepare(self, batch: StepBatch, keys: torch.Tensor, values: torch.Tensor) -> Prepared:
+        """Inputs on their way to the device, fresh blocks cleared."""
+        assert keys.dtype == values.dtype == self._kind, "the KV memory was made for another dtype"
+        prepared = self._preparations.for_batch(batch, keys.shape[3], keys.shape[1] - 1)
+        prepared.arriving.upload()
+        if len(batch.fresh_blocks):
+            for memory in (keys, values):
+                memory.index_fill_(1, prepared.arriving.device["fresh_blocks"][: len(batch.fresh_blocks)], 0)
+        return prepared
+
+    def _launch(self, prepared: Prepared, memory: KVPair, watch: Watch) -> None:
+        run_step(self._weights, self.shape, prepared.inputs, memory, prepared.work, prepared.result, watch)
+
+    def _output(self, prepared: Prepared, num_logits: int) -> StepOutput:
+        """Waits for the device."""
+        self._last = prepared, num_logits
+        prepared.leaving.download()
+        if self._device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+        stored = prepared.leaving.host["normed"][:num_logits]  # bfloat16: the upper half of a float32
+        hidden: Floats = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return StepOutput(hidden, lambda: self._logits(list(range(num_logits))))
+
+    def _logits(self, places: list[int]) -> Floats:
+        """Rows of the last step's logits, on the host."""
+        assert self._last is not None, "no step has run"
+        logits = self._last[0].result.logits
+        if places != list(range(len(places))):
+            chosen: Floats = logits[torch.tensor(places, device=self._device)].cpu().numpy()
+            return chosen
+        first: Floats = logits[: len(places)].cpu().numpy()
+        return first
+
+    def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
+        assert self._last is not None, "no step has run"
+        prepared, num_logits = self._last
+        assert len(rows) == num_logits, f"{num_logits} rows of logits, {len(rows)} to draw"
+        left = prepared.leaving.host
+        return draw_rows(rows, left["best"], left["highest"], left["log_sum"], self._logits)
+
+    # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def numerics(self) -> dict[str, str]:
+        own = {"backend": self.name, "dtype": self.dtype, "bits_of_products": self._bits}
+        return {**own, **numerics(self._device, self.matrices())}
+
+    def linear_probes(self) -> list[LinearProbe]:
+        probes: dict[tuple[int, int], LinearProbe] = {}
+        for name, weight in self.matrices().items():
+            shape = (weight.num_outputs, weight.num_inputs)
+            probes.setdefault(shape, LinearProbe(name, weight.num_inputs, partial(self._apply, weight)))
+        return list(probes.values())
+
+    def matrices(self) -> dict[str, Weight]:
+        """Those of the first layer, and the head."""
+        of_layer = {name: getattr(self._weights.layers[0], name) for name in MATRICES}
+        return {**of_layer, "head": self._weights.head}
+
+    def layer_matrices(self) -> list[Weight]:
+        """All layers', without the head."""
+        return self._weights.matrices()[:-1]
+
+    def _apply(self, weight: Weight, rows: Floats) -> Floats:
+        """One matrix product, as a step would compute it."""
+        x = torch.from_numpy(np.ascontiguousarray(rows)).to(self._device, torch.bfloat16)
+        out = torch.empty(len(rows), weight.num_outputs, device=self._device)
+        linear(x, weight, out)
+        result: Floats = out.cpu().numpy()
+        return result
+
+
+def unsupported_reason(shape: DecoderShape) -> str | None:
+    """Why the kernels cannot run a decoder of this shape; None: they can."""
+    if shape.beyond_llama:
+        return f"{', '.join(shape.beyond_llama)}: the CUDA kernels are for the Llama family"
+    if shape.head_dim % 16:
+        return f"heads of {shape.head_dim} dimensions: the CUDA kernels need a multiple of 16"
+    if shape.hidden_size % 8 or shape.intermediate_size % 8:
+        return f"widths of {shape.hidden_size} and {shape.intermediate_size}: the CUDA kernels need multiples of 8"
+    return None

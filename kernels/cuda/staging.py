@@ -1,0 +1,65 @@
+"""One copy to the device before a step, one back after it: arrays laid side by side in memory that cannot be paged out.
+
+A step brings a dozen small arrays; copied one by one each would cost a launch. The parts of a layout lie at fixed
+places, so a CUDA graph that was captured over them finds the next step's arrays where it found the first's. It must not
+know what the arrays mean.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.cuda.launch import POINTER_ALIGNMENT
+
+Kinds = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # name → shape and dtype
+
+_NUMPY: dict[torch.dtype, type[np.generic]] = {
+    torch.int32: np.int32,
+    torch.int64: np.int64,
+    torch.float32: np.float32,
+    torch.bfloat16: np.uint16,  # which numpy has not
+}
+
+
+class Staging:
+    """Arrays that lie on both sides.
+
+    host     name → numpy array of its shape, in pinned memory where there is a GPU
+    device   name → tensor on the device
+    """
+
+    def __init__(self, kinds: Kinds, device: torch.device) -> None:
+        places, num_bytes = _places(kinds)
+        is_pinned = device.type == "cuda"
+        self._host = torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=is_pinned)
+        self._device = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+        self.host: dict[str, NDArray[Any]] = {}
+        self.device: dict[str, torch.Tensor] = {}
+        for name, (shape, dtype) in kinds.items():
+            part = slice(places[name], places[name] + _num_bytes(shape, dtype))
+            self.host[name] = self._host[part].numpy().view(_NUMPY[dtype]).reshape(shape)
+            self.device[name] = self._device[part].view(dtype).view(shape)
+
+    def upload(self) -> None:
+        """Host to device, in the order of the stream; the host's side must stay as it is until that has happened."""
+        self._device.copy_(self._host, non_blocking=True)
+
+    def download(self) -> None:
+        """Device to host, in the order of the stream: the host's side is there once the stream has come so far."""
+        self._host.copy_(self._device, non_blocking=True)
+
+
+def _places(kinds: Kinds) -> tuple[dict[str, int], int]:
+    """Where each part begins, and all bytes."""
+    places, end = {}, 0
+    for name, (shape, dtype) in kinds.items():
+        places[name] = end
+        end += -(-_num_bytes(shape, dtype) // POINTER_ALIGNMENT) * POINTER_ALIGNMENT
+    return places, end
+
+
+def _num_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    return int(np.prod(shape)) * dtype.itemsize
