@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from daemon.bench.command import add_bench
         from daemon.config_command import add_config
         from daemon.load.command import add_load
+        from daemon.models_command import add_models
         from daemon.reload_command import add_reload
         from daemon.systemd.install import add_install_unit
         from replay.__main__ import add_verbs
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_verbs(subparsers)
         add_bench(subparsers)
         add_load(subparsers)
-        for add in (add_config, add_reload, add_install_unit):
+        for add in (add_config, add_reload, add_install_unit, add_models):
             add(subparsers)
         _add_doctor(subparsers)
     parsed = parser.parse_args(given)
@@ -75,12 +76,16 @@ def _add_doctor(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "doctor",
         help="what this machine can run, and whether the bits hold here",
         description="Load the model as the engine would and prove that company, chunking, placement and threads "
-        "change no bit on this machine. Exit codes: 0 they do not, 1 they do, 2 it cannot be loaded.",
+        "change no bit on this machine. Exit codes: 0 they do not, 1 they do, 2 it cannot be loaded, or "
+        "--gpu finds no GPU.",
     )
     parser.add_argument("--model", default=DEFAULT_MODEL, help="as for serve (default: %(default)s)")
     parser.add_argument("--backend", default="auto", help="as for serve (default: %(default)s)")
     parser.add_argument("--dtype", default="auto", help="as for serve (default: %(default)s)")
     parser.add_argument("--num-threads", type=int, default=0, help="0: the usable cores")
+    parser.add_argument(
+        "--gpu", action="store_true", help="look at the GPU, measure its memory and matrix products, and compare on it"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=_doctor)
 

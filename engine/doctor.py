@@ -1,16 +1,21 @@
 """`reprise doctor`: what this machine can run, and whether the bits hold here, before anybody relies on it.
 
-It loads the model as the engine would and compares far more than the start-up self-test does.
+It loads the model as the engine would and compares far more than the start-up self-test does. With --gpu it looks at
+the GPU first, and then compares on it; where nothing can be computed on one it says what is missing.
 """
 
 import argparse
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
 from engine.config import EngineConfig
+from engine.core.errors import EngineError
 from engine.core.limits import Limits
+
+if TYPE_CHECKING:
+    from kernels.gpu_report import GpuReport
 
 _KEY = bytes(16)  # no recording is made
 _TEST_LIMITS = Limits(num_kv_blocks=1)  # the tests bring their own KV memory
@@ -39,8 +44,9 @@ class Examination:
         lines.append(f"{verdict}: {self.num_compared:,} float32 values compared bit for bit in {self.seconds:.1f} s")
         return "\n".join(lines)
 
-    def as_json(self) -> str:
+    def as_json(self, gpu: "GpuReport | None" = None) -> str:
         values = {
+            **({} if gpu is None else {"gpu": asdict(gpu)}),
             "holds": not self.failures,
             "num_compared": self.num_compared,
             "failures": list(self.failures),
@@ -67,10 +73,21 @@ def run(arguments: argparse.Namespace) -> int:
     """The verb; returns the exit code: 0 the bits hold, 1 they do not. Raises EngineError."""
     config = EngineConfig(
         model=arguments.model,
-        backend=arguments.backend,
+        backend="cuda" if arguments.gpu else arguments.backend,
         dtype=arguments.dtype,
         num_threads=arguments.num_threads,
     )
+    gpu = _look_at_gpu() if arguments.gpu else None
+    if gpu is not None and (gpu.missing or not arguments.json):
+        print(json.dumps({"gpu": asdict(gpu)}, indent=2) if arguments.json else "\n".join(gpu.lines()))
+    if gpu is not None and gpu.missing:
+        raise EngineError(f"nothing can be computed on a GPU here: {gpu.missing}")
     examination = examine(config)
-    print(examination.as_json() if arguments.json else examination.as_text())
+    print(examination.as_json(gpu) if arguments.json else examination.as_text())
     return examination.exit_code
+
+
+def _look_at_gpu() -> "GpuReport":
+    from kernels.gpu_report import look_at_gpu
+
+    return look_at_gpu(SystemClock().now_ns)

@@ -5,7 +5,7 @@ kernels or models.
 """
 
 import ctypes as c
-from typing import NamedTuple
+from dataclasses import dataclass
 
 _NAME_BYTES = 128
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
@@ -13,7 +13,8 @@ _MULTIPROCESSORS = 16
 _LEAST_CAPABILITY = (8, 0)  # bfloat16 matrix products
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Device:
     """
     capability           (major, minor) compute capability
     memory_bytes         all of it, whoever uses it
@@ -26,7 +27,8 @@ class Device(NamedTuple):
     num_multiprocessors: int
 
 
-class DriverReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DriverReport:
     """
     cuda_version   the highest that the driver supports, as in "12.8"; "" without a driver
     devices        as the driver numbers them (CUDA_VISIBLE_DEVICES is heeded)

@@ -9,6 +9,7 @@ from daemon.__main__ import main
 from engine.execution.model import Model
 from kernels.backend import KVMemory, StepBatch, StepOutput
 from kernels.cpu.backend import CpuBackend
+from kernels.cuda_driver import ask_driver
 from kernels.selftest import run_thorough_test
 
 
@@ -23,6 +24,18 @@ def test_doctor_shows_that_the_bits_hold_on_this_machine(capsys: pytest.CaptureF
 def test_doctor_names_what_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--model", "no-such-model"]) == 2
     assert "no-such-model" in capsys.readouterr().err
+
+
+def test_without_a_gpu_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    if not ask_driver().missing:
+        pytest.skip("there is a device here")
+    assert main(["doctor", "--gpu"]) == 2
+    told = capsys.readouterr()
+    assert "auto tries               cpu, then reference" in told.out
+    assert "nothing can be computed on a GPU here: no NVIDIA driver" in told.err
+    assert main(["doctor", "--gpu", "--json"]) == 2
+    gpu = json.loads(capsys.readouterr().out)["gpu"]
+    assert gpu["driver"] == {"cuda_version": "", "devices": [], "missing": gpu["missing"]}
 
 
 class _Batched:
