@@ -28,6 +28,7 @@ from engine.execution.runner import ModelRunner
 from engine.execution.scripted import ScriptedRunner
 from engine.text.model_source import ModelSource
 from engine.text.text_model import load_text_model
+from kernels.backend import Backend
 from tests.execution.corruption import (
     AnyRunner,
     Faulty,
@@ -43,12 +44,19 @@ from tests.execution.corruption import (
 )
 from tests.execution.test_swap import PARAMETERS, reference
 from tests.kernels.cpu_library import loaded
+from tests.kernels.cuda_device import loaded_on_gpu
 from tests.replay.recorded_runs import SALT, TickingClock
 
 Serve = Callable[..., Outcome]
 
 
-KINDS = ["scripted-4", "cpu-bfloat16-16", "cpu-float32-4", pytest.param("reference-4", marks=pytest.mark.slow)]
+KINDS = [
+    "scripted-4",
+    "cpu-bfloat16-16",
+    "cpu-float32-4",
+    "cuda-bfloat16-16",
+    pytest.param("reference-4", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -67,7 +75,11 @@ def run(request: pytest.FixtureRequest, default_source: ModelSource) -> Serve:
     if name == "scripted":
         return cache(partial(serve, lambda n: ScriptedRunner(n, block_size, SALT, keeps_kv_digests=True), limits))
     text_model = load_text_model(default_source)
-    backend = reference() if name == "reference" else loaded(PARAMETERS, dtype=name[4:], max_positions=128)
+    backend: Backend
+    if name.startswith("cuda"):
+        backend = loaded_on_gpu(PARAMETERS, dtype=name[5:], max_positions=128)
+    else:
+        backend = reference() if name == "reference" else loaded(PARAMETERS, dtype=name[4:], max_positions=128)
 
     def make_runner(num_blocks: int) -> AnyRunner:
         store = KVStore.allocate(backend, num_blocks, block_size)

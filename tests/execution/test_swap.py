@@ -24,6 +24,7 @@ from replay.execute import execute
 from replay.isolate import isolate
 from replay.model_runs.open_model import OpenedRunner, Overrides
 from tests.kernels.cpu_library import loaded
+from tests.kernels.cuda_device import loaded_on_gpu
 from tests.kernels.tiny_models import random_parameters
 from tests.replay.recorded_runs import LIMITS, SALT, SCRIPTED_CLASS, TickingClock, entries_of, mixed_load, record_run
 
@@ -78,10 +79,16 @@ def reference() -> Backend:
     return backend
 
 
-@pytest.fixture(scope="module", params=["scripted", "cpu-bfloat16-16", "cpu-float32-4", "reference-4"])
+@pytest.fixture(
+    scope="module",
+    params=["scripted", "cpu-bfloat16-16", "cpu-float32-4", "reference-4", "cuda-bfloat16-16", "cuda-float8-4"],
+)
 def made(request: pytest.FixtureRequest, default_source: ModelSource) -> Made:
     name, _, block_size = request.param.rpartition("-")
     text_model = load_text_model(default_source)
+    if name.startswith("cuda"):
+        on_gpu = loaded_on_gpu(PARAMETERS, dtype=name.removeprefix("cuda-"), max_positions=128)
+        return Made(on_gpu, text_model, int(block_size))
     if name.startswith("cpu"):
         return Made(loaded(PARAMETERS, dtype=name.removeprefix("cpu-"), max_positions=128), text_model, int(block_size))
     return Made(reference() if name == "reference" else None, text_model, 4)

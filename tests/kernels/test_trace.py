@@ -21,6 +21,7 @@ from kernels.trace import (
 )
 from tests.execution.steps import assert_same_bits
 from tests.kernels.cpu_library import instruction_sets, loaded
+from tests.kernels.cuda_device import loaded_on_gpu
 from tests.kernels.tiny_models import GEMMA, SMALL, random_parameters
 
 NATIVE = ["F32", "BF16", "Q4_1", "Q8_0", "Q5_0 with local layers"]
@@ -35,13 +36,15 @@ def make_backend(name: str) -> Backend:
         backend = ReferenceBackend(2)
         backend.load(random_parameters("F32", shape, has_bias=True, has_norms=True), 700)
         return backend
+    if name == "cuda":
+        return loaded_on_gpu(random_parameters("Q8_0", has_bias=True, has_norms=True), max_positions=700)
     instruction_sets()
     if "local" in name:
         return loaded(random_parameters("Q5_0", local, has_norms=True), max_positions=700)
     return loaded(random_parameters(name, has_bias=name == "F32", has_norms=name == "F32"), max_positions=700)
 
 
-@pytest.fixture(scope="module", params=["reference", "reference with local layers", *NATIVE])
+@pytest.fixture(scope="module", params=["reference", "reference with local layers", *NATIVE, "cuda"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return make_backend(request.param)
 
@@ -87,8 +90,8 @@ def test_a_traced_step_gives_the_bits_of_an_ordinary_one(backend: Backend) -> No
     output = backend.forward_traced(step, *looked_at, lambda layer, operation, rows, result: None)
     assert_same_bits(logits, np.ascontiguousarray(output.logits), at_least=1000)
     assert_same_bits(hidden, np.ascontiguousarray(output.hidden), at_least=100)
-    for left, right in zip(plain, looked_at, strict=True):
-        assert np.array_equal(left.view(np.uint8), right.view(np.uint8))
+    everywhere = np.arange(NUM_BLOCKS * BLOCK_SIZE)
+    assert np.array_equal(backend.read_slots(plain, everywhere), backend.read_slots(looked_at, everywhere))
 
 
 def test_every_operation_of_every_layer_is_shown_for_every_row_and_twice_the_same(backend: Backend) -> None:
@@ -112,7 +115,7 @@ def test_a_rows_digests_are_the_same_alone(backend: Backend) -> None:
     assert sorted(trace_forward(backend, alone, keys, values)) == sorted(of_row)
 
 
-@pytest.mark.parametrize("name", ["F32", pytest.param("reference", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["F32", "cuda", pytest.param("reference", marks=pytest.mark.slow)])
 def test_a_bit_flipped_in_an_operation_changes_it_and_nothing_before_it(name: str) -> None:
     backend = make_backend(name)
     honest = flipped(backend, None)
