@@ -1,0 +1,76 @@
+"""What every part of the run on a GPU stands on: the model, the backend, a folder, and sizes.
+
+A dry run has a tiny model, tiny sizes and triton's interpreter: it proves the parts themselves, and no number of it
+means anything. The model of a real one is the default model, or the file or folder that REPRISE_GPU_MODEL names.
+"""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from engine.clock import SystemClock
+from engine.execution.weights.load import load_model
+from engine.text.model_source import DEFAULT_MODEL, ModelSource, resolve_model
+from engine.text.text_model import TextModel, load_text_model
+from kernels.cuda.backend import CudaBackend
+from kernels.cuda.launch import INTERPRETED, device
+from kernels.decoder import DecoderParameters, DecoderShape
+from tests.kernels.tiny_models import random_parameters
+
+MODEL_VARIABLE = "REPRISE_GPU_MODEL"
+TINY = DecoderShape(1, 64, 64, 4, 2, 16, 60, 1e-5)
+
+
+class Outcome(NamedTuple):
+    """
+    holds     what the part is there to show is so
+    said      lines for people, the first of them for the table
+    figures   for programs
+    """
+
+    holds: bool
+    said: list[str]
+    figures: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """folder: for whatever a part writes."""
+
+    is_dry: bool
+    folder: Path
+
+    @cached_property
+    def device(self) -> torch.device:
+        assert self.is_dry == INTERPRETED, "a dry run needs TRITON_INTERPRET=1, a real one must not have it"
+        return device()
+
+    @cached_property
+    def source(self) -> ModelSource:
+        return resolve_model(DEFAULT_MODEL if self.is_dry else os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL)
+
+    @cached_property
+    def parameters(self) -> DecoderParameters:
+        return random_parameters("Q8_0", TINY) if self.is_dry else load_model(self.source).parameters
+
+    @cached_property
+    def text_model(self) -> TextModel:
+        return load_text_model(self.source, encodes=False)
+
+    def backend(self, dtype: str = "auto", max_positions: int = 4096) -> CudaBackend:
+        """Loaded."""
+        assert self.device
+        backend = CudaBackend(dtype)
+        backend.load(self.parameters, 64 if self.is_dry else max_positions)
+        return backend
+
+    def size(self, real: int, dry: int) -> int:
+        return dry if self.is_dry else real
+
+
+def now_ns() -> int:
+    return SystemClock().now_ns()
