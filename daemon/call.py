@@ -15,6 +15,7 @@ from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import RequestRejected
 from engine.core.events import CancelCause
 from engine.core.sampling_params import SamplingParams
+from recorder.spans.trace_ids import context_below
 
 if TYPE_CHECKING:
     from daemon.engine_client import EngineClient
@@ -27,7 +28,7 @@ class Call:
         self._engine = engine
         self._mailbox = mailbox or Mailbox()
         self._read_early: list[tuple[int, Item]] = []
-        self.trace_context = ""  # the client's W3C traceparent
+        self.trace_context = ""  # the client's W3C traceparent; once its first request is sent, that of the others
         self.trace_id = ""  # of its first request's spans
         self._held: dict[int, list[Callable[[], None]]] = {}
         self.requests: dict[int, LiveRequest] = {}  # by the index of their choice
@@ -41,13 +42,22 @@ class Call:
         max_output_tokens: int,
         sampling: SamplingParams,
         contents: RequestContents,
+        num_choices: int = 1,
     ) -> None:
-        """Send the request of one choice. Raises ApiError when the engine cannot take it."""
+        """Send the request of one choice; of several, the first one's span is the parent of the others'.
+
+        num_choices   as in `RequestArrived`
+        Raises ApiError when the engine cannot take it.
+        """
         request = self._engine.send_request(
             *(request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox),
             trace_context=self.trace_context,
+            num_choices=num_choices,
         )
-        self.trace_id = self.trace_id or request.trace_id
+        if not self.requests:
+            self.trace_id = request.trace_id
+            arrive = request.arrive
+            self.trace_context = context_below(arrive.request_id, arrive.arrival_ns, arrive.trace_context)
         self.requests[index] = request
 
     def hold(self, leader: int, ask: Callable[[], None]) -> None:

@@ -122,6 +122,7 @@ class EngineClient:
         contents: RequestContents,
         mailbox: Mailbox,
         trace_context: str = "",
+        num_choices: int = 1,
     ) -> LiveRequest:
         """Number the request and send it, now or as soon as an engine is back.
 
@@ -149,6 +150,7 @@ class EngineClient:
             urgency.itl_target_ms,
             arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
             trace_context=trace_context,
+            num_choices=num_choices,
         )
         request = self.live.add(arrive, index, mailbox)
         self.handover.submit(request)

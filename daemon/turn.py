@@ -145,6 +145,7 @@ class Turn:
         """As asked; where the client named no class, its key's, and no patience, the server's."""
         urgency, caller = self._question.urgency, self._request[CALLER]
         return urgency._replace(
+            num_choices=question.counts.num_told if ask.index == ask.leader else 0,
             priority=caller.priority if urgency.priority is None else urgency.priority,
             queue_timeout_ms=urgency.queue_timeout_ms or round(self._service.config.queue_timeout * 1000),
             tenant=caller.tenant,

@@ -214,6 +214,7 @@ class EngineLoop:
             arrive.num_cached_tokens,
             arrive.trace_context,
             grammar_digest(contents.grammar, self._digest_key),
+            arrive.num_choices,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:

@@ -41,6 +41,7 @@ class Arrive(NamedTuple):
     num_handovers: int = 0
     num_cached_tokens: int = -1
     trace_context: str = ""
+    num_choices: int = 1
 
 
 class Cancel(NamedTuple):

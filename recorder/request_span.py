@@ -49,6 +49,7 @@ class RequestSpan:
         "last_token_ns",
         "max_output_tokens",
         "num_cached_tokens",
+        "num_choices",
         "num_handovers",
         "num_host_blocks",
         "num_output_tokens",
@@ -84,6 +85,7 @@ class RequestSpan:
         self.ended_ns: int | None = None
         self.num_output_tokens = event.num_output_tokens
         self.num_cached_tokens = event.num_cached_tokens
+        self.num_choices = event.num_choices
         self.num_handovers = event.num_handovers
         self.is_between_engines = False
         self.num_preemptions = 0

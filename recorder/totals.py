@@ -110,7 +110,8 @@ class Totals:
         self.request_prompt_tokens.observe(span.num_prompt_tokens)
         self.request_generation_tokens.observe(span.num_output_tokens)
         self.request_params_max_tokens.observe(span.max_output_tokens)
-        self.request_params_n.observe(1)  # each choice is a request of its own here
+        if span.num_choices:  # each choice is a request of its own here, and its call counts once
+            self.request_params_n.observe(span.num_choices)
         self.request_num_preemptions.observe(span.num_preemptions)
         self.deferred_ns.update(span.deferred_ns)
         for seconds, nanoseconds in (

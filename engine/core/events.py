@@ -62,6 +62,7 @@ class RequestArrived(NamedTuple):
     num_cached_tokens prompt tokens found in the prefix cache when one of those first admitted it; -1: none did
     trace_context     the client's W3C traceparent, "" for none: carried so that spans can be made of the recording
     grammar_digest    keyed digest of the grammar that its answer must follow (16 bytes); empty for none
+    num_choices       answers asked for its prompt (the API's n), told with the first of them; 0 with the others
     """
 
     request: int
@@ -81,6 +82,7 @@ class RequestArrived(NamedTuple):
     num_cached_tokens: int = -1
     trace_context: str = ""
     grammar_digest: bytes = b""
+    num_choices: int = 1
 
 
 class RequestCancelled(NamedTuple):

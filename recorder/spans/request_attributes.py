@@ -34,6 +34,8 @@ def request_attributes(arrived: RequestArrived, span: RequestSpan, model: str, *
         "gen_ai.usage.output_tokens": span.num_output_tokens,
         "gen_ai.usage.cache_read.input_tokens": shown["num_cached_tokens"],
     }
+    if arrived.num_choices > 1:
+        values["gen_ai.request.choice.count"] = arrived.num_choices
     if span.ttft_ns is not None:
         values["gen_ai.response.time_to_first_chunk"] = span.ttft_ns / 1e9
     if span.outcome in ENDS_OF_THEIR_OWN:
@@ -58,7 +60,7 @@ def _vllm_values(arrived: RequestArrived, span: RequestSpan) -> dict[str, Any]:
     }
     return {
         "gen_ai.request.id": arrived.request_id,
-        "gen_ai.request.n": 1,
+        **({"gen_ai.request.n": arrived.num_choices} if arrived.num_choices else {}),
         "gen_ai.usage.prompt_tokens": span.num_prompt_tokens,
         "gen_ai.usage.completion_tokens": span.num_output_tokens,
         **{f"gen_ai.latency.{name}": value / 1e9 for name, value in times.items() if value is not None},

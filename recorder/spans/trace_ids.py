@@ -41,6 +41,13 @@ def span_id_of(request_id: str, arrival_ns: int, number: int) -> int:
     return _digest(f"{request_id}\0{arrival_ns}\0{number}", 8)
 
 
+def context_below(request_id: str, arrival_ns: int, trace_context: str) -> str:
+    """The traceparent of what belongs to a request: its trace, its own span as the parent, sampled as it is."""
+    parent = parse_traceparent(trace_context)
+    trace_id, span_id = trace_id_of(request_id, arrival_ns, trace_context), span_id_of(request_id, arrival_ns, 0)
+    return f"00-{trace_id:032x}-{span_id:016x}-{int(parent is None or parent.is_sampled):02x}"
+
+
 def _digest(text: str, num_bytes: int) -> int:
     """Never 0, which stands for no id."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=num_bytes).digest()) or 1

@@ -9,6 +9,9 @@ import pytest
 
 from daemon.choice_plan import ChoiceCounts, choice_seed, read_counts
 from daemon.errors import ApiError
+from engine.core.events import RequestArrived
+from engine.core.vocabulary import Entry
+from recorder.spans.trace_ids import TraceParent, parse_traceparent, span_id_of, trace_id_of
 from tests.daemon.scripted_engine import FAILING
 from tests.daemon.served import MODEL, Served, completion
 from tests.daemon.test_server import Tell, shared_server, tell_alone
@@ -156,3 +159,38 @@ def test_counts_that_cannot_be_are_refused_by_name(body: dict[str, Any], param: 
     with pytest.raises(ApiError) as raised:
         read_counts(body, body.get("num_prompts", 1), is_chat=False, stream=body.get("stream", False))
     assert raised.value.param == param
+
+
+def test_the_choices_of_a_call_are_one_trace_below_the_first_and_count_once(tell: Tell) -> None:
+    arrivals: list[RequestArrived] = []
+
+    class Arrivals:
+        def begin_engine(self, info: dict[str, Any]) -> None: ...
+
+        def apply(self, entry: Entry) -> None:
+            if isinstance(entry.event, RequestArrived):
+                arrivals.append(entry.event)
+
+    async def story(served: Served) -> None:
+        engine = served.service.engine
+        counted = engine.timeline.totals.request_params_n
+        before = counted.count, counted.sum
+        engine.readings.append(Arrivals())
+        given = f"00-{7:032x}-{9:016x}-00"
+        for headers in ({}, {"traceparent": given}):
+            status, _ = await served.post("/v1/completions", completion(prompt=LONG, n=3), headers=headers)
+            assert status == 200
+        engine.readings.pop()
+        assert (counted.count - before[0], counted.sum - before[1]) == (2, 6)
+
+    tell(story)
+    assert [arrived.num_choices for arrived in arrivals] == [3, 0, 0] * 2
+    for call, sampled in ((arrivals[:3], "01"), (arrivals[3:], "00")):
+        first, *others = call
+        spans = [span_id_of(arrived.request_id, arrived.arrival_ns, 0) for arrived in call]
+        assert len({trace_id_of(each.request_id, each.arrival_ns, each.trace_context) for each in call}) == 1
+        assert len(set(spans)) == 3
+        assert {parse_traceparent(arrived.trace_context) for arrived in others} == {
+            TraceParent(trace_id_of(first.request_id, first.arrival_ns, first.trace_context), spans[0], sampled == "01")
+        }
+    assert {arrived.trace_context[3:35] for arrived in arrivals[3:]} == {f"{7:032x}"}
