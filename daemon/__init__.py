@@ -8,6 +8,7 @@ In reading order:
     systemd/              as a service: what the manager is told, hands over, and is given to install
     deploy/               as a container: the file it is built from, a Kubernetes example
     config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
+    models_command.py     `reprise models`: what is on this machine, pulled, verified, removed
     application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
     tls.py, cors.py       certificates, and pages of other sites
     connections.py        how many clients may be connected; `garbage.py`: when memory is tidied
@@ -16,6 +17,7 @@ In reading order:
     openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   that → question.py
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
     grammar_maker.py      a grammar of that, made and tried in a process of its own, `grammar_child.py`
+    responses_request.py, responses_bodies.py   the other way to ask a chat: /v1/responses
     openapi.py            /openapi.json, by field_table.py: every field's type and bounds
     tokenization.py       /tokenize and /detokenize
     api_keys.py           who may ask, and the tenant each key stands for; `tenant_limits.py` how much at once

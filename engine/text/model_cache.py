@@ -49,7 +49,7 @@ def fetch_embedded_model(model: EmbeddedModel, progress: Progress | None = None)
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f".{model.name}.lock"):
+        with locked(folder / f".{model.name}.lock"):
             if not is_intact(path, model):  # the lock's holder before us may have fetched it
                 _fetch(model, folder, path, progress or _unheard)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
@@ -73,7 +73,8 @@ def is_intact(path: Path, model: EmbeddedModel) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time is inside, of those that give the same path."""
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel when its holder dies
         yield

@@ -1,4 +1,4 @@
-"""Where a model's files are: an embedded name, a Hugging Face folder or a GGUF file → path, kind and digest.
+"""Where a model's files are: a name, a Hugging Face folder or a GGUF file → path, kind and digest.
 
 It knows names and files, never what is in them. Fetching an embedded model is `model_cache.py`'s.
 """
@@ -12,11 +12,12 @@ from engine.core.errors import ModelError
 from engine.text.embedded_models import EMBEDDED_MODELS
 from engine.text.file_digests import file_sha256
 from engine.text.model_cache import fetch_embedded_model
+from engine.text.pulled_models import HubName, find_pulled
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 # What decides a folder's tokens and text, beside config.json and the weights (*.safetensors).
-_TEXT_FILES = (
+TEXT_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
     "generation_config.json",
@@ -47,7 +48,8 @@ class ModelSource:
 def resolve_model(name_or_path: str) -> ModelSource:
     """The files of `name_or_path`; an embedded model that is not in the cache yet is fetched.
 
-    An embedded name wins over a folder of the same name in the working directory: write ./NAME for the folder.
+    An embedded name wins over a folder of the same name in the working directory: write ./NAME for the folder. A path
+    wins over a name on the hub, which is known once it was pulled.
     Raises ModelError: nothing of that name, files that no model could be, a fetch that failed.
     """
     embedded = EMBEDDED_MODELS.get(name_or_path)
@@ -55,17 +57,26 @@ def resolve_model(name_or_path: str) -> ModelSource:
         return ModelSource(name_or_path, fetch_embedded_model(embedded), "gguf", embedded.file_sha256)
     path = Path(name_or_path).expanduser()
     try:
-        if path.is_dir():
-            return ModelSource(path.resolve().name, path, "folder", _folder_sha256(path))
-        if path.is_file():
-            _require_gguf(path)
-            return ModelSource(path.stem, path, "gguf", file_sha256(path))
+        if path.exists():
+            return _of_path(path.resolve().name if path.is_dir() else path.stem, path)
+        if (pulled := find_pulled(name_or_path)) is not None:
+            return _of_path(name_or_path, pulled.path)
     except OSError as error:
         raise ModelError(f"the model {name_or_path!r} cannot be read: {error}") from error
+    on_hub = HubName.parse(name_or_path)
+    pulling = "" if on_hub is None else f", or fetch it from the hub: `reprise models pull {on_hub}`"
     raise ModelError(
         f"no model {name_or_path!r}: it is no path that exists, and the embedded models are "
-        f"{', '.join(EMBEDDED_MODELS)}. Give one of these names, a Hugging Face folder or a .gguf file"
+        f"{', '.join(EMBEDDED_MODELS)}. Give one of these names, a Hugging Face folder or a .gguf file{pulling}"
     )
+
+
+def _of_path(name: str, path: Path) -> ModelSource:
+    """A folder or a file that is there. Raises ModelError, OSError."""
+    if path.is_dir():
+        return ModelSource(name, path, "folder", _folder_sha256(path))
+    _require_gguf(path)
+    return ModelSource(name, path, "gguf", file_sha256(path))
 
 
 def _require_gguf(path: Path) -> None:
@@ -82,7 +93,7 @@ def _folder_sha256(folder: Path) -> str:
         raise ModelError(
             f"the folder {folder} has no config.json, so it is no Hugging Face model: give the folder of one"
         )
-    names = {"config.json", *(name for name in _TEXT_FILES if (folder / name).is_file())}
+    names = {"config.json", *(name for name in TEXT_FILES if (folder / name).is_file())}
     names |= {path.name for path in folder.glob("*.safetensors")}
     digest = hashlib.sha256()
     for name in sorted(names):
