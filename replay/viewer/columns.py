@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from replay.viewer.by_request import ByRequest
 from replay.viewer.framing import Array
 from replay.viewer.growing import Growing
 from replay.viewer.sums import Sums
@@ -29,6 +30,8 @@ STRIPS = (
     "prefill_tokens",
     "decode_rows",
 )
+
+SETTLED_GROWTH, SETTLED_APART = 1.1, 20_000  # all are sorted again when so many more have come
 
 _STEPS = """
 SELECT step, planned_ns - :opened, coalesce(completed_ns - :opened, -1), running, waiting, free_blocks,
@@ -97,9 +100,8 @@ class SliceColumns:
     def __init__(self, life: int, opened_ns: int) -> None:
         self._life, self._opened_ns = life, opened_ns
         self._columns = Growing(("f8", "u4", "u1", "u1", "f8", "f8", "u4", "u4", "u4"))
-        self._order: Array = np.empty(0, np.int64)
-        self._firsts: Array = np.empty(0, np.int64)
-        self._requests: Array = np.empty(0, np.uint32)
+        self._settled, self._num_settled = _nothing(), 0  # of slices that stay as they are; sorted once in a while
+        self._recent = _nothing()  # of those behind them; sorted at each change
         self._sums: Sums | None = None
 
     def save(self, path: Path) -> None:
@@ -113,7 +115,7 @@ class SliceColumns:
         sql = "SELECT id, request, from_ns - ? FROM slices WHERE life = ? AND id = ?"
         if tuple(database.execute(sql, (self._opened_ns, self._life, int(last[0]))).fetchone() or ()) != last:
             self._columns.cut(0)
-        self._sort()
+        self._sort(self._columns.length)
 
     def refresh(self, database: sqlite3.Connection) -> bool:
         """True when anything has changed. The indexer gives a slice that is told again a new id."""
@@ -126,30 +128,31 @@ class SliceColumns:
         self._columns.take(database.execute(_SLICES, values))
         changed = self._columns.length != known or closed != known
         if changed:
-            self._sort()
+            self._sort(closed)
         return changed
 
-    def _sort(self) -> None:
+    def _sort(self, num_closed: int) -> None:
+        """num_closed: so many are as they were before."""
         self._sums = None
-        requests = self._columns.view(1)
-        self._order = np.lexsort((self._columns.view(4), requests))
-        in_order = requests[self._order]
-        self._firsts = np.flatnonzero(np.diff(in_order, prepend=-1)) if len(in_order) else np.empty(0, np.int64)
-        self._requests = in_order[self._firsts]
+        length = self._columns.length
+        if num_closed < self._num_settled or length > self._num_settled * SETTLED_GROWTH + SETTLED_APART:
+            is_open = np.flatnonzero(self._columns.view(3))
+            self._num_settled = int(is_open[0]) if len(is_open) else length
+            self._settled = self._by_request(0, self._num_settled)
+        self._recent = self._by_request(self._num_settled, length)
+
+    def _by_request(self, first: int, beyond: int) -> ByRequest:
+        return ByRequest(self._columns.view(1)[first:beyond], self._columns.view(4)[first:beyond], first)
 
     def of(self, requests: Array) -> tuple[Array, Array]:
         """(place in `requests`, number of the slice) for all slices of these requests, in their order."""
-        if not len(self._requests) or not len(requests):
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        ends = np.append(self._firsts[1:], len(self._order))
-        found = np.searchsorted(self._requests, requests)
-        found[found == len(self._requests)] = 0
-        known = self._requests[found] == requests
-        begin = np.where(known, self._firsts[found], 0)
-        lengths = np.where(known, ends[found] - begin, 0)
-        places = np.repeat(np.arange(len(requests)), lengths)
-        offsets = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return places, self._order[np.repeat(begin, lengths) + offsets]
+        places, slices = self._settled.of(requests)
+        more_places, more_slices = self._recent.of(requests)
+        if not len(more_places):
+            return places, slices
+        places, slices = np.concatenate((places, more_places)), np.concatenate((slices, more_slices))
+        order = np.lexsort((self._columns.view(4)[slices], places))
+        return places[order], slices[order]
 
     @property
     def sums(self) -> Sums:
@@ -176,3 +179,7 @@ class SliceColumns:
         kinds = self.kinds(slices)
         computes = (kinds == KINDS.index("prefill")) | (kinds == KINDS.index("decode"))
         return self._columns.view(6)[slices].astype("f8"), self._columns.view(7)[slices].astype("f8") + computes
+
+
+def _nothing() -> ByRequest:
+    return ByRequest(np.empty(0, np.uint32), np.empty(0))

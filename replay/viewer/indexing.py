@@ -1,8 +1,8 @@
 """`python -m replay.viewer.indexing REC`: keeps a recording's index up to date, in a process of its own.
 
 A process and not a thread: entries are read in Python, and would hold the interpreter's lock against those who ask the
-viewer at the same time. It runs at the lowest priority, says on stdout what it has done, one JSON object a line, and
-ends when its stdin does, so that it never outlives who started it.
+viewer at the same time. It runs at a low priority as soon as there is something to look at, says on stdout what it has
+done, one JSON object a line, and ends when its stdin does, so that it never outlives who started it.
 """
 
 import contextlib
@@ -22,7 +22,6 @@ SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.25, 2.0
 
 
 def main(arguments: list[str]) -> int:
-    os.nice(NICENESS)
     recording, folder = Path(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None
     try:
         index = RecordingIndex(recording, folder)
@@ -53,11 +52,13 @@ class Told:
     def __init__(self) -> None:
         self._num_told = 0
         self._is_first = True
+        self._stands_back = False
 
     def building(self, num_read: int, fraction: float) -> None:
         """Of the first update, which may take minutes."""
         if not self._is_first:
             return
+        self._stand_back()
         if _has_ended(0.0):
             raise Abandoned
         _say(state="building", num_entries=num_read - self._num_told, fraction=fraction)
@@ -66,6 +67,12 @@ class Told:
     def up_to_date(self, num_entries: int, is_live: bool) -> None:
         _say(state="following" if is_live else "ready", num_entries=num_entries - self._num_told, fraction=1.0)
         self._num_told, self._is_first = 0, False
+        self._stand_back()
+
+    def _stand_back(self) -> None:
+        if not self._stands_back:
+            os.nice(NICENESS)
+            self._stands_back = True
 
 
 class Abandoned(Exception):

@@ -1,7 +1,7 @@
 """What is looked up in running totals and buffers is what going through everything would find."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.viewer.columns import KINDS
@@ -14,6 +14,7 @@ SLICES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(
 PLACES = st.floats(-5, 90, allow_nan=False)
 
 
+@settings(deadline=None)
 @given(SLICES, PLACES, PLACES, st.sampled_from([0, FAR_NS]))
 def test_sums_over_a_range_are_those_of_its_slices(
     slices: list[tuple[int, int, int, int]], one: float, other: float, far: int
@@ -36,6 +37,7 @@ def test_sums_over_a_range_are_those_of_its_slices(
             assert num_tokens[name] == tokens[inside & (ends <= end)].sum()
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("abc\x00é\ud800", max_size=5), max_size=20), st.text("abcé", max_size=3))
 def test_names_are_found_by_what_is_in_them_and_not_across_two(texts: list[str], wanted: str) -> None:
     names = Names()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.viewer.columns import KINDS
@@ -32,6 +32,7 @@ def slices_from(rows: list[list[tuple[int, int, int]]]) -> Slices:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(STRETCHES, min_size=1, max_size=4), st.sampled_from([0.5, 1, 7, 50, 5_000]))
 def test_merging_keeps_the_sums_of_every_row(rows: list[list[tuple[int, int, int]]], pixel: float) -> None:
     slices = slices_from(rows)
