@@ -7,11 +7,11 @@ the rest of an answer is what lies behind the id that a client read last. It mus
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from daemon.answer import Delta
 from daemon.choices import Choices
 from daemon.mailbox import Item
-from daemon.response_bodies import ResponseBodies
 from daemon.streaming import EventStream
 
 Take = Callable[[float | None], Awaitable[list[tuple[int, Item]]]]
@@ -43,12 +43,25 @@ class Position(NamedTuple):
 BEFORE_ALL = Position(-1)
 
 
+class Bodies(Protocol):
+    """What an answer's events are made by; `numbers_events`: they have ids."""
+
+    @property
+    def numbers_events(self) -> bool: ...
+
+    def opening_chunks(self, num_choices: int) -> list[dict[str, Any]]: ...
+
+    def chunks(self, index: int, delta: Delta, finish_reason: str | None = None) -> list[dict[str, Any]]: ...
+
+    def ending(self, usage: dict[str, Any]) -> list[dict[str, Any]]: ...
+
+
 class AnswerStream:
     """`write` once. With several choices the events have no ids: a position would not say whose."""
 
     def __init__(
         self,
-        bodies: ResponseBodies,
+        bodies: Bodies,
         choices: Choices,
         num_choices: int,
         keep_alive_seconds: float,
@@ -75,16 +88,16 @@ class AnswerStream:
                     step = self._choices.take(index, item)
                     if step is not None:
                         position = Position(self._choices.num_tokens, 1 if step[1] else 0)
-                        events.append((position, self._bodies.chunk(index, *step)))
+                        events += [(position, body) for body in self._bodies.chunks(index, *step)]
                         reasons |= {step[1]} if step[1] else set()
             finally:
                 await self._send(stream, events)  # also what came before an end that is no answer
-        if self._bodies.include_usage:
-            body = self._bodies.usage_chunk(self._choices.usage())
-            await self._send(stream, [(Position(self._choices.num_tokens, 2), body)])
+        position = Position(self._choices.num_tokens, 2)
+        await self._send(stream, [(position, body) for body in self._bodies.ending(self._choices.usage())])
         return reasons
 
     async def _send(self, stream: EventStream, events: list[tuple[Position, dict[str, Any]]]) -> None:
         left = [(position, body) for position, body in events if position > self._after]
-        ids = [str(position) for position, _body in left] if self._num_choices == 1 else []
+        has_ids = self._num_choices == 1 and self._bodies.numbers_events
+        ids = [str(position) for position, _body in left] if has_ids else []
         await stream.send([body for _position, body in left], ids)

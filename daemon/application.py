@@ -76,6 +76,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
         [
             web.post("/v1/completions", counted(generation.completions)),
             web.post("/v1/chat/completions", counted(generation.chat_completions)),
+            web.post("/v1/responses", counted(generation.responses)),
             web.get("/openapi.json", OpenApiHandler(service).get),
             web.post("/tokenize", counted(tokenization.tokenize)),
             web.post("/detokenize", counted(tokenization.detokenize)),

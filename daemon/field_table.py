@@ -122,3 +122,18 @@ CHAT_FIELDS: dict[str, Json] = {
     "parallel_tool_calls": {**_FLAG, "default": True},
     "tool_choice": {"anyOf": [{"type": "null"}, {"enum": ["none", "auto", "required"]}, {"type": "object"}]},
 }
+_KINDS = {"enum": ["message", "function_call", "function_call_output"]}
+_INPUT: Json = {"type": "object", "properties": {"type": _KINDS}}
+_NOT_IN_RESPONSES = ("max_tokens", "n", "response_format", "stream_options")
+RESPONSES_FIELDS: dict[str, Json] = {
+    "input": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": _INPUT, "minItems": 1}]},
+    "instructions": {"type": ["string", "null"]},
+    **{name: schema for name, schema in COMMON_FIELDS.items() if name not in _NOT_IN_RESPONSES},
+    "max_output_tokens": _integer(1, api.MAX_OUTPUT_TOKENS),
+    "text": {"type": ["object", "null"], "properties": {"format": _FREE}},
+    "tools": CHAT_FIELDS["tools"],
+    "tool_choice": CHAT_FIELDS["tool_choice"],
+    "parallel_tool_calls": CHAT_FIELDS["parallel_tool_calls"],
+    "store": {"enum": [False, None]},
+    "metadata": _FREE,
+}

@@ -1,14 +1,16 @@
-"""Handlers of /v1/completions and /v1/chat/completions: a body becomes a checked and tokenized `Turn`.
+"""Handlers of /v1/completions, /v1/chat/completions and /v1/responses: a body becomes a checked and tokenized `Turn`.
 
 Everything that can be refused is refused before the first byte: fields, model, prompt, and what the core refuses.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
 from aiohttp import web
 
 from daemon import openai_api
+from daemon.fields import Body
 from daemon.question import Question
 from daemon.request_body import read_object
 from daemon.request_ids import REQUEST_ID, request_id_was_given
@@ -28,12 +30,15 @@ class GenerationHandler:
         self._unknown_fields: set[str] = set()
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, is_chat=False)
+        return await self._answer(request, openai_api.read_completion)
 
     async def chat_completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, is_chat=True)
+        return await self._answer(request, openai_api.read_chat)
 
-    async def _answer(self, request: web.Request, *, is_chat: bool) -> web.StreamResponse:
+    async def responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, openai_api.read_response)
+
+    async def _answer(self, request: web.Request, read: Callable[[Body, int], Question]) -> web.StreamResponse:
         if asks_for_the_rest(request):
             return await self._resumption.answer(request)
         service = self._service
@@ -42,7 +47,6 @@ class GenerationHandler:
         vocab_size = service.text_model.vocab_size
         body = await read_object(service, request)
         arrival_ns = service.clock.now_ns()
-        read = openai_api.read_chat if is_chat else openai_api.read_completion
         question = read(body, vocab_size)
         if question.request_id and not request_id_was_given(request):
             request[REQUEST_ID] = question.request_id

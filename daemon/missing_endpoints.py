@@ -4,7 +4,7 @@ from daemon.errors import ApiError
 
 _WHAT: dict[str, str] = {
     "embeddings": "embeddings are",
-    "responses": "the responses API is",
+    "responses": "stored responses are",
     "rerank": "reranking is",
     "score": "scoring is",
     "pooling": "pooling is",

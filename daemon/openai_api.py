@@ -8,7 +8,7 @@ through and named, so that they can be logged. It must not know HTTP, engine or 
 from dataclasses import replace
 from typing import Any
 
-from daemon import chat_messages, fields
+from daemon import chat_messages, fields, responses_request
 from daemon.api_keys import MAX_PRIORITY
 from daemon.choice_plan import read_counts
 from daemon.errors import ApiError, bad_request
@@ -58,6 +58,15 @@ def read_chat(body: Body, vocab_size: int) -> Question:
         message = f"{question.structure.place} cannot be had with tools that may be called: leave one out, or give "
         raise bad_request(message + "tool_choice none", question.structure.field)
     return replace(question, tools=tools)
+
+
+def read_response(body: Body, vocab_size: int) -> Question:
+    """The question in a body of /v1/responses, a chat's. Raises ApiError 400 that names the field."""
+    chat, asked = responses_request.chat_of(body)
+    try:
+        return replace(read_chat(chat, vocab_size), asked=asked)
+    except ApiError as error:
+        raise responses_request.renamed(error) from error
 
 
 def read_prompts(body: Body, vocab_size: int) -> tuple[Prompt, ...]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from aiohttp import web
 
-from daemon.field_table import CHAT_FIELDS, COMPLETION_FIELDS
+from daemon.field_table import CHAT_FIELDS, COMPLETION_FIELDS, RESPONSES_FIELDS
 from daemon.service import Service
 
 Json = dict[str, Any]
@@ -46,6 +46,7 @@ def document(version: str) -> Json:
     posts = {
         "/v1/completions": _post("A completion", COMPLETION_FIELDS, ["prompt"], streams=True),
         "/v1/chat/completions": _post("An answer in a chat", CHAT_FIELDS, ["messages"], streams=True),
+        "/v1/responses": _post("An answer, as a response", RESPONSES_FIELDS, ["input"], streams=True),
         "/tokenize": _post("Token ids of a text or a chat", _TOKENIZE, []),
         "/detokenize": _post("The text of token ids", _DETOKENIZE, ["tokens"]),
     }

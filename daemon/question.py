@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
+from daemon.responses_request import Asked
 from daemon.structure import Structure
 from daemon.tools import ToolUse
 from daemon.urgency import Urgency
@@ -24,6 +25,7 @@ class Question:
     num_logprobs       as in SamplingParams: -1 none, 0 the chosen token's own
     structure          what the answer must read, and the same as a grammar once that is made
     tools              functions that it may call, or must; its grammar then is theirs
+    asked              of /v1/responses: what its answer says again
     echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
     unknown_fields     names of fields that were not looked at
@@ -49,6 +51,7 @@ class Question:
     structure: Structure | None = None
     grammar: str = ""
     tools: ToolUse | None = None
+    asked: Asked | None = None
     counts: ChoiceCounts = ONE_CHOICE
 
     @property

@@ -61,6 +61,21 @@ class ResponseBodies:
         choices = [self._chat_chunk_choice(index, opening, Delta(), None) for index in range(num_choices)]
         return [self._chunk([choice]) for choice in choices]
 
+    @property
+    def numbers_events(self) -> bool:
+        return True
+
+    def chunks(self, index: int, delta: Delta, finish_reason: str | None = None) -> list[Json]:
+        return [self.chunk(index, delta, finish_reason)]
+
+    def ending(self, usage: Json) -> list[Json]:
+        """What a stream ends with: the usage, where it was asked for."""
+        return [self.usage_chunk(usage)] if self.include_usage else []
+
+    def failure(self, body: Json) -> Json:
+        """What a stream says that cannot go on."""
+        return body
+
     def chunk(self, index: int, delta: Delta, finish_reason: str | None = None) -> Json:
         """One delta of one choice; the last one carries the finish reason."""
         if self.is_chat:

@@ -25,8 +25,9 @@ STREAM_HEADERS = {
 
 
 def encode_event(body: Mapping[str, Any]) -> bytes:
-    """One event; JSON escapes line ends, so it is one line whatever the text holds."""
-    return b"data: " + _ENCODER.encode(body).encode("utf-8") + b"\n\n"
+    """One event, named where its body has a type; JSON escapes line ends, so it is one line whatever the text holds."""
+    name = b"event: " + body["type"].encode() + b"\n" if "type" in body else b""
+    return name + b"data: " + _ENCODER.encode(body).encode("utf-8") + b"\n\n"
 
 
 class SlowClient(ConnectionError):

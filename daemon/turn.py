@@ -22,6 +22,7 @@ from daemon.middleware import CALLER
 from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
 from daemon.response_bodies import ResponseBodies
+from daemon.responses_bodies import ResponsesBodies
 from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
@@ -59,11 +60,16 @@ class Turn:
         self._asks = list(question.counts.asks(prompts, self._seed))
         answers = [self._new_answer() for _ in self._asks]
         self._choices = Choices(answers, service.engine.lost_error, self._request_id, question.counts)
+        created, model = service.clock.wall_ns() // 1_000_000_000, question.model or service.served_names[0]
+        fingerprint = service.system_fingerprint
+        self._responses: ResponsesBodies | None = None
+        if question.asked is not None:
+            self._responses = ResponsesBodies(self._request_id, created, model, fingerprint, question.asked)
         self._bodies = ResponseBodies(
             id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
-            created=service.clock.wall_ns() // 1_000_000_000,
-            model=question.model or service.served_names[0],
-            system_fingerprint=service.system_fingerprint,
+            created=created,
+            model=model,
+            system_fingerprint=fingerprint,
             is_chat=question.is_chat,
             include_usage=question.include_usage,
             wants_logprobs=question.num_logprobs >= 0,
@@ -72,7 +78,7 @@ class Turn:
         )
 
     async def answer(self) -> web.StreamResponse:
-        is_one_stream = self._question.stream and len(self._asks) == 1
+        is_one_stream = self._question.stream and len(self._asks) == 1 and self._responses is None
         max_seconds = self._service.config.max_resume_s
         self._resume_seconds = seconds_asked(self._request, max_seconds, is_one_stream=is_one_stream)
         answers = AnswerLog() if self._resume_seconds else None
@@ -139,13 +145,13 @@ class Turn:
             self._max_output_tokens(len(ask.prompt)),
             question.sampling._replace(seed=ask.seed),
             contents,
+            num_choices=question.counts.num_told if ask.index == ask.leader else 0,
         )
 
     def _urgency(self) -> Urgency:
         """As asked; where the client named no class, its key's, and no patience, the server's."""
         urgency, caller = self._question.urgency, self._request[CALLER]
         return urgency._replace(
-            num_choices=question.counts.num_told if ask.index == ask.leader else 0,
             priority=caller.priority if urgency.priority is None else urgency.priority,
             queue_timeout_ms=urgency.queue_timeout_ms or round(self._service.config.queue_timeout * 1000),
             tenant=caller.tenant,
@@ -175,7 +181,7 @@ class Turn:
                     reasons[index] = step[1] or ""
         choices = [(Delta.joined(deltas[index]), reasons[index]) for index in self._choices.told()]
         self._outcome = ",".join(sorted(set(reasons.values())))
-        body = self._bodies.whole(choices, self._choices.usage())
+        body = (self._responses or self._bodies).whole(choices, self._choices.usage())
         return web.json_response(body, headers=self._headers())
 
     async def _stream(self, call: Call) -> web.StreamResponse:
@@ -184,7 +190,7 @@ class Turn:
             await self._stream_choices(call, stream)
         except ApiError as error:
             self._outcome = error.code or "error"
-            await stream.send([error.body()])
+            await stream.send([(self._responses or self._bodies).failure(error.body())])
         except SlowClient:
             self._outcome = CancelCause.SLOW_CLIENT
             raise
@@ -193,12 +199,12 @@ class Turn:
         except Exception:
             self._outcome = "internal_error"
             log.exception("a stream failed", request_id=self._request_id)
-            await stream.send([errors.internal().body()])
+            await stream.send([(self._responses or self._bodies).failure(errors.internal().body())])
         return await stream.end()
 
     async def _stream_choices(self, call: Call, stream: EventStream) -> None:
         keep_alive_seconds = self._service.config.keep_alive_interval
-        answer = AnswerStream(self._bodies, self._choices, len(self._asks), keep_alive_seconds)
+        answer = AnswerStream(self._responses or self._bodies, self._choices, len(self._asks), keep_alive_seconds)
         self._outcome = ",".join(sorted(await answer.write(call.take, stream)))
 
     def _echoes(self) -> tuple[str, ...]:

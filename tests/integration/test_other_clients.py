@@ -72,7 +72,7 @@ def test_langchain_completes_streams_calls_a_tool_and_answers_with_its_result(ur
 
 def test_litellm_completes_streams_and_calls_a_tool(url: str) -> None:
     litellm = package("litellm")
-    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
+    schema: Any = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
     schema["additionalProperties"] = False
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": schema}}
 

@@ -48,7 +48,8 @@ def test_a_call_is_whole_by_its_schema_the_same_streamed_and_its_result_is_answe
         (choice,) = chat.choices
         assert choice.finish_reason == "tool_calls"
         assert choice.message.content is None
-        (call,) = choice.message.tool_calls or ()
+        assert choice.message.tool_calls is not None
+        (call,) = choice.message.tool_calls
         assert call.type == "function"
         if call.function.name == "get_weather":
             assert set(json.loads(call.function.arguments)) == {"city", "unit"}
@@ -80,7 +81,8 @@ def test_a_named_function_is_called_and_the_model_may_answer_in_words(served: Se
             n=2,
         )
         for choice in named.choices:
-            (call,) = choice.message.tool_calls or ()
+            assert choice.message.tool_calls is not None
+            (call,) = choice.message.tool_calls
             assert call.type == "function"
             assert json.loads(call.function.arguments)["unit"] in ("celsius", "fahrenheit")
         free = client.chat.completions.create(model=MODEL, messages=ASKED, tools=[WEATHER, TIME], max_tokens=24)
