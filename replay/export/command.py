@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from recorder.errors import RecordingError
+from replay.refusal import CannotCompare
+from replay.span import add_span_options, span_of
 
 if TYPE_CHECKING:  # what reads recordings is imported when the verb runs
     from replay.lives import Run
@@ -56,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fails-with", default="", metavar="PREDICATE", help="pytest: what makes it a failure, as for shrink"
     )
+    add_span_options(parser)
     parser.add_argument(
         "--at-pace", action="store_true", help="pytest: steps take their time, for failures that depend on a real clock"
     )
@@ -66,8 +69,12 @@ def run(args: argparse.Namespace) -> int:
     if args.pytest is not None:
         from replay.export.pytest_fixture import export_test
 
-        exported = export_test(args.recording, args.pytest, args.fails_with, at_pace=args.at_pace)
+        exported = export_test(args.recording, args.pytest, args.fails_with, at_pace=args.at_pace, span=span_of(args))
         return _say(args, exported, str(args.pytest))
+    if args.from_step is not None or args.to_step is not None:
+        raise CannotCompare(
+            "--from and --to are for --pytest", "leave them out: other formats hold the whole recording"
+        )
     from replay.lives import Run
 
     recorded, notes = Run.open(args.recording), list[str]()

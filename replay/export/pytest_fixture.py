@@ -19,14 +19,16 @@ from recorder.format import segment_paths
 from recorder.header import Header
 from replay.check import check
 from replay.export.served_again import INVARIANTS, finding_in, serve_again
-from replay.lives import Life, Run
+from replay.lives import Run
 from replay.model_runs.redaction import redact
 from replay.refusal import CannotCompare
 from replay.shrink.evidence import Evidence
 from replay.shrink.invariants import Finding
 from replay.shrink.predicates import parse
-from replay.shrink.scenario import scenario_of
+from replay.shrink.scenario import Scenario, scenario_of_stretch
 from replay.shrink.written import write_recording
+from replay.span import Span
+from replay.stretch import Stretch, stretches_of
 
 MAX_FIXTURE_BYTES = 50_000
 
@@ -67,10 +69,18 @@ class _Chosen(NamedTuple):
     is_here: bool
 
 
-def export_test(recording: Path, folder: Path, fails_with: str = "", *, at_pace: bool = False) -> dict[str, Any]:
+def export_test(
+    recording: Path,
+    folder: Path,
+    fails_with: str = "",
+    *,
+    at_pace: bool = False,
+    span: Span = Span(),  # noqa: B008  # immutable
+) -> dict[str, Any]:
     """Write both files into the folder; what was written. Raises RecordingError, CannotCompare, UnknownPredicate.
 
     at_pace   its steps take their time, here and in the test: for failures that depend on a real clock
+    span      what of the recording; whoever was under way where it begins comes there with the tokens that it had
     """
     predicate = fails_with or INVARIANTS
     name = re.sub(r"\W+", "_", recording.resolve().stem).strip("_").lower() or "recording"
@@ -78,7 +88,7 @@ def export_test(recording: Path, folder: Path, fails_with: str = "", *, at_pace:
     for path in (fixture, test):
         if path.exists():
             raise RecordingError(f"{path} exists: export into another folder, or move it away")
-    chosen = _choose(recording, predicate, at_pace)
+    chosen = _choose(recording, predicate, at_pace, span)
     if chosen.finding is None and fails_with:
         raise CannotCompare(f"{fails_with!r} does not hold for {recording}, nor when its load is served again")
     with TemporaryDirectory() as scratch:
@@ -106,31 +116,43 @@ def _notes(chosen: _Chosen, text: str) -> list[str]:
     return [f"{text}: the test {here}"]
 
 
-def _choose(recording: Path, predicate: str, at_pace: bool) -> _Chosen:
+def _choose(recording: Path, predicate: str, at_pace: bool, span: Span) -> _Chosen:
     """The first life that fails when served again, else the first that failed when recorded, else the first."""
-    lives = [life for life in Run.open(recording).lives if life.refusal is None]
-    if not lives:
-        raise CannotCompare(f"{recording} holds no beginning of an engine process", "give the whole run's folder")
-    for life in lives:
-        chosen = _failing_again(life, predicate, at_pace)
+    refusals: list[CannotCompare] = []
+    stretches = stretches_of(Run.open(recording).lives, span, refusals.append)
+    if not stretches:
+        raise refusals[0]
+    for stretch in stretches:
+        chosen = _failing_again(stretch, predicate, at_pace)
         if chosen is not None:
             return chosen
-    for life in lives if not parse(predicate).needs_model else ():
-        entries = _entries(life)
-        finding = parse(predicate).find(_evidence(life, entries))
+    whole = [
+        stretch for stretch in stretches if stretch.under_way is None
+    ]  # others' entries need the state before them
+    for stretch in whole if not parse(predicate).needs_model else ():
+        entries = list(stretch.entries(lambda refusal: None))
+        evidence = Evidence(stretch.header, Limits.from_dict(stretch.header.limits), entries)
+        finding = parse(predicate).find(evidence)
         if finding is not None:
-            return _Chosen(life.header, entries, finding, is_here=False)
-    verdict = check(recording)
+            return _Chosen(stretch.header, entries, finding, is_here=False)
+    if not whole:
+        performed = serve_again(_scenario(stretches[0]), INVARIANTS).performed
+        return _Chosen(stretches[0].header, performed.entries, None, is_here=False)
+    verdict = check(recording, span=span)
     if verdict.exit_code:
         raise CannotCompare(
             "nothing fails, but this build does not decide as recorded, so there is nothing to assert",
             "say with --fails-with what was wrong, or export with the build that recorded",
         )
-    return _Chosen(lives[0].header, _entries(lives[0]), None, is_here=False)
+    return _Chosen(whole[0].header, list(whole[0].entries(lambda refusal: None)), None, is_here=False)
 
 
-def _failing_again(life: Life, predicate: str, at_pace: bool) -> _Chosen | None:
-    scenario = scenario_of(life, lambda refusal: None, with_contents=False)
+def _scenario(stretch: Stretch) -> Scenario:
+    return scenario_of_stretch(stretch, lambda refusal: None, with_contents=False)
+
+
+def _failing_again(stretch: Stretch, predicate: str, at_pace: bool) -> _Chosen | None:
+    scenario = _scenario(stretch)
     performed, finding = serve_again(scenario, predicate, at_pace=at_pace)
     if finding is None:
         return None
@@ -140,7 +162,7 @@ def _failing_again(life: Life, predicate: str, at_pace: bool) -> _Chosen | None:
         again = serve_again(early, predicate, at_pace=at_pace)
         if again.finding is not None:
             performed = again.performed
-    return _Chosen(life.header, performed.entries, finding, is_here=True)
+    return _Chosen(stretch.header, performed.entries, finding, is_here=True)
 
 
 def _fixture(chosen: _Chosen, predicate: str, scratch: Path, at_pace: bool) -> bytes:
@@ -167,14 +189,6 @@ def _redacted(header: Header, entries: list[Entry], scratch: Path) -> Path:
     write_recording(plain, header, entries, None)
     redact(plain, target)
     return segment_paths(target)[0]
-
-
-def _entries(life: Life) -> list[Entry]:
-    return list(life.comparable_entries(lambda refusal: None))
-
-
-def _evidence(life: Life, entries: list[Entry]) -> Evidence:
-    return Evidence(life.header, Limits.from_dict(life.header.limits), entries)
 
 
 def _plain(text: str) -> str:

@@ -11,6 +11,7 @@ from engine.core.limits import Limits
 from recorder.format import VAULT_SUFFIX
 from replay.refusal import CannotCompare
 from replay.shrink.predicate_help import __doc__ as PREDICATES
+from replay.span import add_span_options, span_of
 
 if TYPE_CHECKING:
     from replay.shrink.scenario import Caller, Scenario
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = PREDICATES
     parser.add_argument("--fails-with", required=True, metavar="PREDICATE", help="what makes it a failure; see below")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="a new folder (default: REC-shrunk)")
+    add_span_options(parser)
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: the usable cores; 1 with a model)")
     parser.add_argument("--time-limit", type=float, default=600, metavar="S", help="0: none (default: %(default)s)")
     parser.add_argument(
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     setting = setting_for(args.fails_with, has_vault=_has_vault(recording), at_pace=args.at_pace)
     setting = replace(setting, overrides=Overrides(args.model, args.backend))
     num_jobs = args.jobs or (1 if setting.uses_model else min(_MAX_JOBS, len(os.sched_getaffinity(0))))
-    shrunk = shrink(recording, setting, target, num_jobs=num_jobs, time_limit_s=args.time_limit)
+    shrunk = shrink(recording, setting, target, num_jobs=num_jobs, time_limit_s=args.time_limit, span=span_of(args))
     if shrunk is None:
         values: dict[str, Any] = {"verb": "shrink", "recording": str(recording), "result": "does_not_fail"}
         text = (

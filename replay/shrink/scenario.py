@@ -27,6 +27,7 @@ from recorder.header import Header
 from recorder.vault import Contents
 from replay.lives import Life
 from replay.refusal import CannotCompare
+from replay.stretch import Stretch, UnderWay
 
 
 class RecordedStep(NamedTuple):
@@ -113,8 +114,21 @@ def scenario_of(life: Life, refuse: Callable[[CannotCompare], None], *, with_con
     return scenario_from(life.header, life.comparable_entries(refuse), contents)
 
 
-def scenario_from(header: Header, entries: Iterator[Entry], contents: Contents | None = None) -> Scenario:
+def scenario_of_stretch(stretch: Stretch, refuse: Callable[[CannotCompare], None], *, with_contents: bool) -> Scenario:
+    """The same of a part of it: whoever was under way at its beginning comes there, with the tokens that it had.
+
+    Raises NoContents as `scenario_of`.
+    """
+    contents = stretch.life.contents() if with_contents else None
+    return scenario_from(stretch.header, stretch.entries(refuse), contents, stretch.under_way)
+
+
+def scenario_from(
+    header: Header, entries: Iterator[Entry], contents: Contents | None = None, under_way: UnderWay | None = None
+) -> Scenario:
     reading = _Reading(contents)
+    if under_way is not None:
+        reading.begin_at(under_way)
     for entry in entries:
         reading.read(entry)
     return Scenario(
@@ -133,6 +147,11 @@ class _Reading:
         self._num_emitted: dict[int, int] = {}
         self._ends: dict[int, tuple[int, str]] = {}
         self._plan: tuple[StepShape, int] | None = None
+
+    def begin_at(self, under_way: UnderWay) -> None:
+        for arrived in under_way.arrivals:
+            self._arrivals[arrived.request] = (under_way.now_ns, arrived)
+            self._filled[arrived.request] = dict.fromkeys(under_way.filled[arrived.request])
 
     def read(self, entry: Entry) -> None:
         event, now_ns = entry.event, entry.now_ns
@@ -182,5 +201,13 @@ class _Reading:
             end_flag,
             tuple(self._cancels.get(number, ())),
             tuple(self._filled.get(number, ())),
-            self._contents.prompts.get(number) if self._contents else None,
+            self._contents_of(arrived),
         )
+
+    def _contents_of(self, arrived: RequestArrived) -> RequestContents | None:
+        """None where they were not kept, or not all that it had when it came."""
+        given = self._contents.prompts.get(arrived.request) if self._contents else None
+        if given is None or self._contents is None or arrived.num_output_tokens <= len(given.output_token_ids):
+            return given
+        outputs = self._contents.outputs(arrived.request)[: arrived.num_output_tokens]
+        return given._replace(output_token_ids=tuple(outputs)) if len(outputs) == arrived.num_output_tokens else None

@@ -18,10 +18,12 @@ from replay.shrink.evidence import Evidence
 from replay.shrink.invariants import Finding
 from replay.shrink.predicates import parse
 from replay.shrink.rearranging import rearranged
-from replay.shrink.scenario import Caller, Scenario, scenario_of
+from replay.shrink.scenario import Caller, Scenario, scenario_of_stretch
 from replay.shrink.trial import Setting, Trial, Tried
 from replay.shrink.workers import TimeOver, Workers
 from replay.shrink.written import with_limits, write_recording
+from replay.span import Span
+from replay.stretch import stretches_of
 
 MAX_ROUNDS = 6
 FEW_CALLERS = 2  # of so few none is there to fill another's gap
@@ -49,15 +51,22 @@ class Shrunk:
 
 
 def shrink(
-    path: Path, setting: Setting, target: Path, *, num_jobs: int = 1, time_limit_s: float = 0.0
+    path: Path,
+    setting: Setting,
+    target: Path,
+    *,
+    num_jobs: int = 1,
+    time_limit_s: float = 0.0,
+    span: Span = Span(),  # noqa: B008  # immutable
 ) -> Shrunk | None:
     """Write the smallest failing scenario into `target`, a folder that does not exist yet.
 
+    span   what of the recording; whoever was under way where it begins comes there with the tokens that it had
     Returns None when the recording does not fail, performed again as it is.
     Raises CannotCompare, RecordingError, UnknownPredicate and what opening a model raises.
     """
     began = Trial(setting)
-    found = _first_failing_life(path, setting, began)
+    found = _first_failing(path, setting, began, span)
     if found is None:
         return None
     scenario, tried = found
@@ -80,14 +89,11 @@ def shrink(
         )
 
 
-def _first_failing_life(path: Path, setting: Setting, trial: Trial) -> tuple[Scenario, Tried] | None:
+def _first_failing(path: Path, setting: Setting, trial: Trial, span: Span) -> tuple[Scenario, Tried] | None:
     refusals: list[CannotCompare] = []
     num_performed = 0
-    for life in Run.open(path).lives:
-        if life.refusal is not None:
-            refusals.append(life.refusal)
-            continue
-        scenario = scenario_of(life, refusals.append, with_contents=setting.uses_model)
+    for stretch in stretches_of(Run.open(path).lives, span, refusals.append):
+        scenario = scenario_of_stretch(stretch, refusals.append, with_contents=setting.uses_model)
         if not scenario.callers:
             continue
         if setting.uses_model:

@@ -29,8 +29,8 @@ from replay.shrink.trial import Setting, Trial
 from tests.replay.recorded_runs import SCRIPTED_CLASS, mixed_load, open_scripted, record_run
 
 
-def shrunk(recording: Path, setting: Setting, target: Path, **options: float) -> Shrunk:
-    found = shrink(recording, setting, target, num_jobs=int(options.pop("num_jobs", 1)), **options)
+def shrunk(recording: Path, setting: Setting, target: Path, num_jobs: int = 1, time_limit_s: float = 0.0) -> Shrunk:
+    found = shrink(recording, setting, target, num_jobs=num_jobs, time_limit_s=time_limit_s)
     assert found is not None
     return found
 
