@@ -58,7 +58,9 @@ class DaemonConfig:
     cors_origins: tuple[str, ...] = _option(
         (), "ORIGIN[,ORIGIN]", values.origins, "pages of these sites may ask from a browser; *: any; default: none"
     )
-    dtype: str = _option("auto", "NAME", values.one_of("auto", "float32", "bfloat16"), "type of keys and values")
+    dtype: str = _option(
+        "auto", "NAME", values.one_of("auto", "float32", "bfloat16", "float8"), "type of keys and values"
+    )
     backend: str = _option("auto", "NAME", values.text, "kernels: auto takes the fastest this machine can run")
     num_threads: int = _option(0, "THREADS", values.integer(0, 1024), "threads of the kernels; 0: the usable cores")
     block_size: int = _option(_LIMITS.block_size, "TOKENS", values.integer(1, 1024), "tokens per KV block")

@@ -18,8 +18,8 @@ _DERIVED_LIMITS = ("num_kv_blocks", "max_model_len")  # 0 leaves them to the mod
 class EngineConfig:
     """
     model                  name of an embedded model, a Hugging Face folder, or a GGUF file
-    dtype                  of keys and values: "auto", "float32", and for the cpu backend "bfloat16"
-    backend                "auto", "cpu" or "reference"
+    dtype                  of keys and values: "auto", "float32" (not cuda), "bfloat16" (cuda, cpu), "float8" (cuda)
+    backend                "auto", "cuda", "cpu" or "reference"
     num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
     kv_cache_memory_bytes  used when num_kv_blocks is 0; 0 takes what `default_kv_bytes` says of the model
     swap_space_bytes       memory of the host pool that preempted requests may be swapped to; 0: all are recomputed

@@ -5,10 +5,11 @@ Read in this order: `backend.py` (what a backend is given and gives back), `deco
 and `philox.py` (how a token is drawn), `memory.py` and `rotary.py` (what every backend needs), `block_digest.py` (a KV
 block's contents as a number), `reference.py`, `reference_attention.py` and `reference_sampling.py` (the meaning of each
 operation, in plain torch and numpy; `reference_layer.py` is one layer on one tile), `cpu/` (the native backend),
+`cuda/` (the one for NVIDIA GPUs), `cuda_driver.py` and `gpu_report.py` (whether there is one, and what it can do),
 `trace.py` and `slots.py` (a step looked at operation by operation, and KV memory slot by slot),
 `dispatch.py` (chooses a backend once, at start), `selftest.py` (proves row, chunk and thread invariance on this
 machine), `numeric_environment.py` (what must be set before torch is imported).
 
 It may import nothing else of ours. It must not know requests, tokens' text, the scheduler, or the clock. Only the
-reference backend imports torch: a process that serves with another one is three times smaller and starts sooner.
+reference backend and cuda import torch: a process that serves with cpu is three times smaller and starts sooner.
 """
