@@ -5,7 +5,6 @@ import sqlite3
 import zipfile
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class Growing:
             values = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
             self.extend(values.reshape(len(rows), width))
 
-    def replace(self, place: int, row: tuple[Any, ...]) -> None:
+    def replace(self, place: int, row: Array) -> None:
         for array, value in zip(self._arrays, row, strict=True):
             array[place] = value
 

@@ -5,6 +5,7 @@ below 2⁵³ for a hundred days of a machine's monotonic clock). It must not kno
 """
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,12 @@ class RequestColumns:
             key = (int(self.of("life")[place]), int(self.of("number")[place]))
             row = database.execute(_ONE, key).fetchone()
             if row is not None:
-                self._columns.replace(int(place), self._values(row))
+                self._columns.replace(int(place), self._matrix([row])[0])
         num = len(self)
         last = (int(self.of("life")[-1]), int(self.of("sequence")[-1])) if num else (0, -1)
         cursor = database.execute(_NEW, last)
         while rows := cursor.fetchmany(20_000):
-            self._columns.extend(np.array([self._values(row) for row in rows], np.float64))
+            self._columns.extend(self._matrix(rows))
             for row in rows:
                 self.ids.append(row[-1] or "")
         return bool(len(living)) or len(self) != num
@@ -87,9 +88,10 @@ class RequestColumns:
         row = database.execute(_ONE, key).fetchone()
         return row is not None and row[2] == self.of("sequence")[-1]
 
-    def _values(self, row: Any) -> tuple[Any, ...]:
-        """As numbers; what is not known becomes NaN."""
-        figures = (np.nan if value is None else value for value in row[9:-1])
-        end_ns = np.nan if row[4] is None else row[4]
-        codes = (self.tenants.code(row[7] or ""), self.reasons.code(row[8]))
-        return (*row[:4], end_ns, row[5], row[6], *codes, *figures)
+    def _matrix(self, rows: Sequence[Any]) -> Array:
+        """Rows × columns; what is not known is NaN."""
+        *columns, _ids = zip(*rows, strict=True)
+        tenant, reason = _COLUMNS.index("tenant"), _COLUMNS.index("reason")
+        columns[tenant] = [self.tenants.code(text or "") for text in columns[tenant]]
+        columns[reason] = [self.reasons.code(text) for text in columns[reason]]
+        return np.array([np.array(column, np.float64) for column in columns]).T

@@ -10,7 +10,7 @@ from replay.viewer.viewed import Viewed
 
 MAX_FOUND = 50
 _STEPS = """
-SELECT s.life, step, planned_ns - opened_ns AS now_ns FROM steps s JOIN lives l ON l.life = s.life
+SELECT s.life, step, planned_ns - opened_ns AS now_ns FROM lives l CROSS JOIN steps s ON s.life = l.life
 WHERE step = :number ORDER BY s.life LIMIT :limit
 """
 _REASONS = """
