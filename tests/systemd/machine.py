@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.systemd.debian import LIBRARIES, SOURCE
+from tests.systemd.debian import LIBRARIES, MODELS, PYTHON, SOURCE
 
 BOOT_SECONDS, COMMAND_SECONDS, STOP_SECONDS = 60.0, 120.0, 30.0
+BOOTED = ("running", "degraded")
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -23,7 +24,7 @@ class Machine:
     def __init__(self, folder: Path, models: Path, log: Path) -> None:
         self._log = log
         (site_packages,) = (Path(sys.prefix) / "lib").glob("python3.*/site-packages")
-        mounts = {REPOSITORY: SOURCE, site_packages: LIBRARIES, models: "/srv/models"}
+        mounts = {REPOSITORY: SOURCE, site_packages: LIBRARIES, Path(sys.base_prefix): PYTHON, models: MODELS}
         self._command = [
             "systemd-nspawn",
             f"--directory={folder}",
@@ -40,14 +41,18 @@ class Machine:
 
     def __enter__(self) -> "Machine":
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},  # all that newer ones boot on
+            )
         until = time.monotonic() + BOOT_SECONDS
         while self._process.poll() is None and time.monotonic() < until:
             self._leader = _child_of(self._process.pid)
-            if self._leader and self.try_run("systemctl", "is-system-running").stdout.strip() in (
-                "running",
-                "degraded",
-            ):
+            if self._leader and self.try_run("systemctl", "is-system-running").stdout.strip() in BOOTED:
+                self.run("ldconfig")  # for the library of the Python that is mounted
                 return self
             time.sleep(0.2)
         self._stop()

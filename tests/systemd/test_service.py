@@ -47,7 +47,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         booted.write("/etc/reprise/reprise.toml", OPTIONS)
         booted.write("/etc/credstore/reprise-api-keys", keys(ops=OPERATOR, chat=TENANT))
         booted.run("reprise", "install-unit")
-        booted.write(f"{SYSTEM_FOLDER}/reprise.service.d/test.conf", "[Service]\nWatchdogSec=4\n")
+        booted.write(
+            f"{SYSTEM_FOLDER}/reprise.service.d/test.conf",
+            "[Service]\nWatchdogSec=4\n[Unit]\nStartLimitIntervalSec=0\n",
+        )
         booted.run("systemctl", "daemon-reload")
         booted.run("systemctl", "enable", "--now", "reprise.service")
         yield booted
@@ -95,6 +98,7 @@ def test_a_start_ends_when_the_model_answers_and_not_before(machine: Machine) ->
 def test_the_journal_has_the_fields_of_each_line(machine: Machine) -> None:
     body: dict[str, object] = {"prompt": "Once", "max_tokens": 2, "request_id": "find-me"}
     assert ask(machine, "/v1/completions", body, TENANT)[0] == 200
+    until(lambda: "request ended" in machine.run("journalctl", "REQUEST_ID=find-me", "-o", "cat"), "it is there")
     lines = [json.loads(line) for line in machine.run("journalctl", "REQUEST_ID=find-me", "-o", "json").splitlines()]
     (line,) = [line for line in lines if line["MESSAGE"].startswith("request ended")]
     assert (line["_SYSTEMD_UNIT"], line["NUM_OUTPUT_TOKENS"], line["PRIORITY"]) == ("reprise.service", "2", "6")
