@@ -32,13 +32,8 @@ from kernels.backend import (
 )
 from kernels.block_digest import digest_blocks
 from kernels.numeric_environment import numeric_environment
-from kernels.reference_attention import (
-    GROUPS_PER_TILE,
-    QUERIES_PER_GROUP,
-    SPLIT_KEYS,
-    AttentionPlan,
-    attend,
-)
+from kernels.reference_attention import attend
+from kernels.reference_attention_plan import GROUPS_PER_TILE, QUERIES_PER_GROUP, SPLIT_KEYS, AttentionPlan
 from kernels.reference_layer import (
     TILE_ROWS,
     Watch,
@@ -57,8 +52,8 @@ from kernels.slots import plain_places, read, write
 from kernels.trace import OUTSIDE_LAYERS, Tap, show_slots
 
 _SOURCES = (
-    *("reference.py", "reference_layer.py", "reference_attention.py", "reference_sampling.py"),
-    *("philox.py", "rotary.py", "stored_tensor.py"),
+    *("reference.py", "reference_layer.py", "reference_attention.py", "reference_attention_plan.py"),
+    *("reference_sampling.py", "philox.py", "rotary.py", "stored_tensor.py"),
 )
 
 _Tables = tuple[torch.Tensor, torch.Tensor]  # cosines, sines

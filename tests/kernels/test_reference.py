@@ -10,7 +10,8 @@ from engine.execution.rotary import inverse_frequencies
 from kernels.backend import DecoderParameters, DecoderShape, LayerParameters
 from kernels.packing import SequenceRows, pack_batch
 from kernels.reference import ReferenceBackend
-from kernels.reference_attention import AttentionPlan, attend
+from kernels.reference_attention import attend
+from kernels.reference_attention_plan import AttentionPlan
 from kernels.reference_layer import rms_norm, rotate
 from kernels.rotary import rotary_tables
 from kernels.selftest import hashed_rows as hashed_numbers
