@@ -18,6 +18,7 @@ from aiohttp import web
 PER_TURN = 16
 PAUSE_SECONDS = 0.5  # when the system refuses another descriptor
 HANDSHAKE_SECONDS = 10.0
+MAX_GREETINGS = 128  # handshakes under way: who does not go on with one keeps others waiting, but no more descriptors
 
 Factory = Callable[[], asyncio.Protocol]
 Context = Callable[[], ssl.SSLContext | None]
@@ -52,6 +53,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._listening, self._factory, self._context = listening, factory, context
         self._greeting: set[asyncio.Task[None]] = set()
+        self._is_full = False
         self.sockets = [listening]
         self._go_on()
 
@@ -67,6 +69,10 @@ class Acceptor:
 
     def _take(self) -> None:
         for _ in range(PER_TURN):
+            if len(self._greeting) >= MAX_GREETINGS:
+                self._is_full = True
+                self._loop.remove_reader(self._listening)
+                return
             try:
                 connection, _address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -79,7 +85,13 @@ class Acceptor:
             connection.setblocking(False)
             greeting = self._loop.create_task(self._greet(connection))
             self._greeting.add(greeting)
-            greeting.add_done_callback(self._greeting.discard)
+            greeting.add_done_callback(self._greeted)
+
+    def _greeted(self, greeting: "asyncio.Task[None]") -> None:
+        self._greeting.discard(greeting)
+        if self._is_full:
+            self._is_full = False
+            self._go_on()
 
     async def _greet(self, connection: socket.socket) -> None:
         context = self._context()

@@ -1,7 +1,6 @@
 """HTTPS: who connects sees the configured certificate, a reload replaces it, and files that cannot be used say why."""
 
 import asyncio
-import os
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import aiohttp
 import pytest
 import uvloop
 
+from daemon.accepting import MAX_GREETINGS
 from daemon.application import listen
 from daemon.config_sources import Configured, read_config
 from daemon.listening import listening_sockets
@@ -77,6 +77,26 @@ def test_a_daemon_with_a_certificate_answers_by_tls_alone_and_a_reload_takes_the
         runner.run(told())
 
 
+def test_handshakes_that_do_not_go_on_keep_no_more_than_so_many_descriptors(tmp_path: Path) -> None:
+    """Who waits behind them is served once they are given up; here, once they leave."""
+    certificate, key = write_certificate(tmp_path, "one")
+
+    async def told() -> None:
+        async with serving(tls_cert=certificate, tls_key=key) as served:
+            runner = await listen(served.service, served.calls, listening_sockets("127.0.0.1", 0, [], 60.0))
+            port = runner.addresses[0][1]
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_GREETINGS + 20)]
+            waiting = asyncio.create_task(ask(port, trusting(certificate)))
+            await asyncio.sleep(0.1)
+            for _reader, writer in silent:
+                writer.close()
+            assert await waiting == (200, "TLSv1.3")
+            await runner.cleanup()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(told())
+
+
 def test_older_tls_is_refused(tmp_path: Path) -> None:
     tls = read_tls(*write_certificate(tmp_path, "one"))
     assert tls is not None
@@ -93,6 +113,7 @@ def test_files_that_cannot_be_used_say_which_and_why(tmp_path: Path) -> None:
         ((certificate, ""), "--tls-cert is given and --tls-key is not: give both"),
         (("", key), "--tls-key is given and --tls-cert is not: give both"),
         ((str(tmp_path / "no.pem"), key), r"--tls-cert: .*no.pem cannot be read: No such file .*credential"),
+        ((certificate, str(tmp_path)), "--tls-key: .* cannot be read: Is a directory; let the daemon's user read it"),
         ((certificate, other_key), r"--tls-key: .*other.key is not the key of the first certificate in .*one.pem"),
         ((other, key), "is not the key of the first certificate"),
         ((key, key), "--tls-cert: .* holds no certificate in PEM form"),
@@ -103,14 +124,6 @@ def test_files_that_cannot_be_used_say_which_and_why(tmp_path: Path) -> None:
         with pytest.raises(InvalidTls, match=told) as caught:
             read_tls(*paths)
         assert "CaNaRy" not in str(caught.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_key_that_may_not_be_read_says_so(tmp_path: Path) -> None:
-    certificate, key = write_certificate(tmp_path, "one")
-    Path(key).chmod(0)
-    with pytest.raises(InvalidTls, match="Permission denied; let the daemon's user read it"):
-        read_tls(certificate, key)
 
 
 def test_a_service_finds_its_certificate_among_its_credentials(tmp_path: Path) -> None:
