@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kernels.backend import Floats
+from engine.execution.model import Model
+from kernels.backend import Backend, Floats
 from kernels.packing import SequenceRows
-from kernels.reference import ReferenceBackend
 from tests.execution.steps import Memory, Story, assert_same_bits, logits_in_chunks
-from tests.model_fixtures import NUM_THREADS
+from tests.kernels.cuda_device import loaded_on_gpu
+from tests.model_fixtures import MAX_POSITIONS, NUM_THREADS
 
 LENGTH = 540
 SHORT = 150
@@ -22,42 +23,50 @@ NUM_BLOCKS = 80
 BLOCKS = range(34)
 
 
+@pytest.fixture(scope="module", params=["reference", "cuda"])
+def backend(request: pytest.FixtureRequest, default_model: Model) -> Backend:
+    if request.param == "cuda":
+        return loaded_on_gpu(default_model.parameters, max_positions=MAX_POSITIONS)
+    backend: Backend = request.getfixturevalue("default_backend")
+    return backend
+
+
 @pytest.fixture(scope="module")
 def story(text_tokens: list[int]) -> Story:
     return Story(text_tokens[:LENGTH], BLOCKS)
 
 
 @pytest.fixture(scope="module")
-def expected(default_backend: ReferenceBackend, story: Story) -> Floats:
+def expected(backend: Backend, story: Story) -> Floats:
     """Alone, in one chunk."""
-    return logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED)
+    return logits_in_chunks(Memory(backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED)
 
 
 @pytest.fixture(scope="module")
-def prefix_memory(default_backend: ReferenceBackend, story: Story) -> Memory:
+def prefix_memory(backend: Backend, story: Story) -> Memory:
     """The first 496 tokens, whole blocks, written by another request."""
-    memory = Memory(default_backend, NUM_BLOCKS)
+    memory = Memory(backend, NUM_BLOCKS)
     memory.step(story.rows(0, 496))
     return memory
 
 
 @pytest.fixture(scope="module")
-def short_expected(default_backend: ReferenceBackend, text_tokens: list[int]) -> Floats:
-    return logits_in_chunks(Memory(default_backend, NUM_BLOCKS), Story(text_tokens[:SHORT], BLOCKS), [SHORT], 0)
+def short_expected(backend: Backend, text_tokens: list[int]) -> Floats:
+    return logits_in_chunks(Memory(backend, NUM_BLOCKS), Story(text_tokens[:SHORT], BLOCKS), [SHORT], 0)
 
 
 @pytest.mark.parametrize("chunk", [7, 33, 64])
 def test_chunks_of_a_prefill_change_no_bit(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats, chunk: int
+    backend: Backend, text_tokens: list[int], short_expected: Floats, chunk: int
 ) -> None:
     story = Story(text_tokens[:SHORT], BLOCKS)
     ends = [*range(chunk, SHORT, chunk), SHORT]
-    assert_same_bits(short_expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, ends, 0))
+    assert_same_bits(short_expected, logits_in_chunks(Memory(backend, NUM_BLOCKS), story, ends, 0))
 
 
-def test_chunks_across_splits_change_no_bit(default_backend: ReferenceBackend, story: Story, expected: Floats) -> None:
+def test_chunks_across_splits_change_no_bit(backend: Backend, story: Story, expected: Floats) -> None:
     ends = [97, 255, 257, 400, 511, 513, LENGTH]
-    assert_same_bits(expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, ends, FIRST_WANTED))
+    assert_same_bits(expected, logits_in_chunks(Memory(backend, NUM_BLOCKS), story, ends, FIRST_WANTED))
 
 
 def test_a_decoded_row_is_the_prefilled_row_whatever_the_company(
@@ -93,9 +102,9 @@ class Company:
 
 
 def test_a_chunk_in_company_of_other_chunks_has_the_same_bits(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats
+    backend: Backend, text_tokens: list[int], short_expected: Floats
 ) -> None:
-    memory = Memory(default_backend, NUM_BLOCKS)
+    memory = Memory(backend, NUM_BLOCKS)
     mine, other = Story(text_tokens[:SHORT], range(20, 30)), Story(text_tokens[600:], range(40, 70))
     logits = [
         memory.step(other.rows(0, 37), mine.rows(0, 50, 50)).logits,
@@ -105,10 +114,8 @@ def test_a_chunk_in_company_of_other_chunks_has_the_same_bits(
     assert_same_bits(short_expected, np.concatenate(logits))
 
 
-def test_shuffled_blocks_full_of_old_contents_change_no_bit(
-    default_backend: ReferenceBackend, story: Story, expected: Floats
-) -> None:
-    memory = Memory(default_backend, NUM_BLOCKS)
+def test_shuffled_blocks_full_of_old_contents_change_no_bit(backend: Backend, story: Story, expected: Floats) -> None:
+    memory = Memory(backend, NUM_BLOCKS)
     memory.keys[:, :NUM_BLOCKS] = np.nan
     memory.values[:, :NUM_BLOCKS] = np.inf
     shuffled = Story(story.tokens, [block * 37 % NUM_BLOCKS for block in range(34)])
@@ -123,38 +130,32 @@ def test_a_prefix_found_in_another_requests_blocks_changes_no_bit(
     assert_same_bits(expected, logits)
 
 
-def test_blocks_that_straddle_two_splits_change_no_bit(
-    default_backend: ReferenceBackend, story: Story, expected: Floats
-) -> None:
-    memory = Memory(default_backend, num_blocks=12, block_size=48)
+def test_blocks_that_straddle_two_splits_change_no_bit(backend: Backend, story: Story, expected: Floats) -> None:
+    memory = Memory(backend, num_blocks=12, block_size=48)
     backwards = Story(story.tokens, reversed(range(12)))
     assert_same_bits(expected, logits_in_chunks(memory, backwards, [LENGTH], FIRST_WANTED))
 
 
-def test_blocks_of_an_odd_size_change_no_bit(
-    default_backend: ReferenceBackend, text_tokens: list[int], short_expected: Floats
-) -> None:
-    memory = Memory(default_backend, num_blocks=30, block_size=5)
+def test_blocks_of_an_odd_size_change_no_bit(backend: Backend, text_tokens: list[int], short_expected: Floats) -> None:
+    memory = Memory(backend, num_blocks=30, block_size=5)
     backwards = Story(text_tokens[:SHORT], reversed(range(30)))
     assert_same_bits(short_expected, logits_in_chunks(memory, backwards, [SHORT], 0))
 
 
 @pytest.fixture
-def one_thread(default_backend: ReferenceBackend) -> Iterator[None]:
-    default_backend.set_num_threads(1)
+def one_thread(backend: Backend) -> Iterator[None]:
+    backend.set_num_threads(1)
     yield
-    default_backend.set_num_threads(NUM_THREADS)
+    backend.set_num_threads(NUM_THREADS)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_one_thread_gives_the_bits_of_two(default_backend: ReferenceBackend, story: Story, expected: Floats) -> None:
-    assert_same_bits(expected, logits_in_chunks(Memory(default_backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED))
+def test_one_thread_gives_the_bits_of_two(backend: Backend, story: Story, expected: Floats) -> None:
+    assert_same_bits(expected, logits_in_chunks(Memory(backend, NUM_BLOCKS), story, [LENGTH], FIRST_WANTED))
 
 
-def test_one_early_token_changed_changes_every_later_row(
-    default_backend: ReferenceBackend, story: Story, expected: Floats
-) -> None:
+def test_one_early_token_changed_changes_every_later_row(backend: Backend, story: Story, expected: Floats) -> None:
     """The control: the comparison above can fail."""
     changed = Story([*story.tokens[:3], story.tokens[3] + 1, *story.tokens[4:]], BLOCKS)
-    logits = logits_in_chunks(Memory(default_backend, NUM_BLOCKS), changed, [LENGTH], FIRST_WANTED)
+    logits = logits_in_chunks(Memory(backend, NUM_BLOCKS), changed, [LENGTH], FIRST_WANTED)
     assert not (logits == expected).all(axis=1).any()

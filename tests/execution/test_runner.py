@@ -25,8 +25,10 @@ from engine.execution.runner import ModelRunner
 from engine.execution.weights.safetensors import read_folder
 from engine.text.model_source import ModelSource
 from engine.text.text_model import TextModel, load_text_model
+from kernels.backend import Backend
 from kernels.reference import ReferenceBackend
 from tests.execution.model_files import random_model, save_folder
+from tests.kernels.cuda_device import loaded_on_gpu
 
 KEY = bytes(range(16))
 BLOCK_SIZE = 4
@@ -34,11 +36,14 @@ GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
 PROMPT = tuple(range(10, 20))  # two full blocks and a half
 
 
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> ReferenceBackend:
+@pytest.fixture(scope="module", params=["reference", "cuda"])
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     """A tiny random model with 300 tokens."""
+    parameters = read_folder(save_folder(random_model("llama3"), tmp_path_factory.mktemp("tiny"))).parameters
+    if request.param == "cuda":
+        return loaded_on_gpu(parameters, max_positions=128)
     backend = ReferenceBackend(num_threads=2)
-    backend.load(read_folder(save_folder(random_model("llama3"), tmp_path_factory.mktemp("tiny"))).parameters, 128)
+    backend.load(parameters, 128)
     return backend
 
 
@@ -48,7 +53,7 @@ def text_model(default_source: ModelSource) -> TextModel:
 
 
 @pytest.fixture
-def runner(backend: ReferenceBackend, text_model: TextModel) -> ModelRunner:
+def runner(backend: Backend, text_model: TextModel) -> ModelRunner:
     return ModelRunner(backend, KVStore.allocate(backend, 32, BLOCK_SIZE), text_model, KEY, ManualClock())
 
 
@@ -126,7 +131,7 @@ def test_other_rejected_requests_are_forgotten(runner: ModelRunner) -> None:
 # ── digests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_prompt_digests_are_chained_and_keyed(runner: ModelRunner, backend: ReferenceBackend) -> None:
+def test_prompt_digests_are_chained_and_keyed(runner: ModelRunner, backend: Backend) -> None:
     first, second = runner.prompt_digests(RequestContents(PROMPT))
     assert len(first) == len(second) == 16
     assert runner.prompt_digests(RequestContents(PROMPT[:8])) == (first, second)
@@ -235,8 +240,10 @@ def test_before_min_tokens_no_stop_token_is_drawn(runner: ModelRunner, text_mode
 
 
 def test_a_row_with_poisoned_logits_fails_alone(
-    runner: ModelRunner, backend: ReferenceBackend, monkeypatch: pytest.MonkeyPatch
+    runner: ModelRunner, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not isinstance(backend, ReferenceBackend):
+        pytest.skip("its weights cannot be exchanged one by one")
     start(runner, 0, 1, 2, 3)
     start(runner, 1, 4, 5, 6, prompt=(7,) * 10)
     sound = execute(runner, (0, 0, 10), (1, 0, 10))
@@ -252,7 +259,7 @@ def test_a_row_with_poisoned_logits_fails_alone(
     assert [output.request for output in result.outputs] == [2]
 
 
-def test_phase_times_come_from_the_clock(backend: ReferenceBackend, text_model: TextModel) -> None:
+def test_phase_times_come_from_the_clock(backend: Backend, text_model: TextModel) -> None:
     class TickingClock(ManualClock):
         def now_ns(self) -> int:
             self.advance(100)
