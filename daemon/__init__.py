@@ -26,6 +26,7 @@ In reading order:
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions; `pacer.py` bursts of it
     choice_plan.py        how many choices a prompt has, their seeds, which of them wait for which
     choices.py, answer.py, call_reader.py, response_bodies.py, streaming.py   decisions and tokens → deltas → events
+    answer_form.py        which of these a question wants
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
                           `resumable.py` one, `resume_journal.py` what the next daemon needs of them

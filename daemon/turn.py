@@ -6,13 +6,13 @@ event. However it ends, the engine is told, and one line is logged.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import structlog
 from aiohttp import web
 
 from daemon import errors, openai_api
 from daemon.answer import Answer, Delta
+from daemon.answer_form import answer_settings, bodies_of, responses_of
 from daemon.answer_stream import AnswerStream
 from daemon.call import Call
 from daemon.choice_plan import Ask
@@ -21,8 +21,6 @@ from daemon.errors import ApiError
 from daemon.middleware import CALLER
 from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
-from daemon.response_bodies import ResponseBodies
-from daemon.responses_bodies import ResponsesBodies
 from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resumption import RESUME_HEADER, seconds_asked
 from daemon.service import Service
@@ -58,24 +56,11 @@ class Turn:
         self._outcome = "cancelled"  # until it is known better
         self._resume_seconds = 0.0
         self._asks = list(question.counts.asks(prompts, self._seed))
-        answers = [self._new_answer() for _ in self._asks]
+        self._settings = answer_settings(question, service.text_model)
+        answers = [Answer(service.text_model, **self._settings) for _ in self._asks]
         self._choices = Choices(answers, service.engine.lost_error, self._request_id, question.counts)
-        created, model = service.clock.wall_ns() // 1_000_000_000, question.model or service.served_names[0]
-        fingerprint = service.system_fingerprint
-        self._responses: ResponsesBodies | None = None
-        if question.asked is not None:
-            self._responses = ResponsesBodies(self._request_id, created, model, fingerprint, question.asked)
-        self._bodies = ResponseBodies(
-            id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{self._request_id}",
-            created=created,
-            model=model,
-            system_fingerprint=fingerprint,
-            is_chat=question.is_chat,
-            include_usage=question.include_usage,
-            wants_logprobs=question.num_logprobs >= 0,
-            return_token_ids=question.return_token_ids,
-            echoes=self._echoes(),
-        )
+        self._bodies = bodies_of(service, question, self._request_id)
+        self._responses = responses_of(question, self._bodies, self._request_id)
 
     async def answer(self) -> web.StreamResponse:
         is_one_stream = self._question.stream and len(self._asks) == 1 and self._responses is None
@@ -108,7 +93,7 @@ class Turn:
     async def _open_resumable(self, call: Call, answers: AnswerLog) -> Resumable:
         """From now on a broken connection ends nothing: the client may come back."""
         tenant = self._request[CALLER].tenant
-        telling = Telling(self._bodies, self._answer_settings(), dict(self._headers()))
+        telling = Telling(self._bodies, self._settings, dict(self._headers()))
         resumables = self._service.resumables
         resumable = await resumables.open(self._request_id, tenant, self._resume_seconds, telling, answers, call)
         await resumables.attach(resumable)
@@ -206,29 +191,6 @@ class Turn:
         keep_alive_seconds = self._service.config.keep_alive_interval
         answer = AnswerStream(self._responses or self._bodies, self._choices, len(self._asks), keep_alive_seconds)
         self._outcome = ",".join(sorted(await answer.write(call.take, stream)))
-
-    def _echoes(self) -> tuple[str, ...]:
-        """What each choice that is answered begins with."""
-        question = self._question
-        if not question.echo:
-            return ()
-        text_model = self._service.text_model
-        texts = [prompt if isinstance(prompt, str) else text_model.decode(prompt) for prompt in question.prompts]
-        return tuple([text for text in texts for _ in range(question.counts.num_told)])
-
-    def _new_answer(self) -> Answer:
-        return Answer(self._service.text_model, **self._answer_settings())
-
-    def _answer_settings(self) -> dict[str, Any]:
-        question = self._question
-        return {
-            "stop_strings": question.stop_strings,
-            "min_tokens": question.sampling.min_tokens,
-            "wants_logprobs": question.num_logprobs >= 0,
-            "tells_each_token": question.return_token_ids,
-            "follows_text": not question.is_chat,
-            "tool_format": self._service.text_model.tool_format.name if question.tools else "",
-        }
 
     def _headers(self) -> Mapping[str, str]:
         headers = {REQUEST_ID_HEADER: self._request_id, SEED_HEADER: str(self._seed)}

@@ -211,8 +211,9 @@ def test_errors_arrive_as_the_clients_own_exceptions(client: OpenAI, daemon: Dae
     assert too_long.value.code == "context_length_exceeded"
     assert "max_tokens" in too_long.value.message
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    absent: Any = {"type": "function", "function": {"name": "g"}}
     with pytest.raises(openai.BadRequestError, match=r"\btools\b"):
-        client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=tools)
+        client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=tools, tool_choice=absent)
     with pytest.raises(openai.BadRequestError, match=r"\bmessages\b"):
         client.chat.completions.create(model=MODEL, messages=[], stream=True)
     with client_with(daemon, "another-key") as stranger, pytest.raises(openai.AuthenticationError):

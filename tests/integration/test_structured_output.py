@@ -1,24 +1,19 @@
-"""Structured output of the default model through the official client: valid, streamed alike, and replayed equal."""
+"""Structured output and calls of functions by the default model, through the official client: valid, streamed alike.
+
+The recording of all of it is checked, executed and, for one call, isolated at the end.
+"""
 
 import json
-import time
-from array import array
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import OpenAI
 
-from engine.execution.token_mask import TokenMask
-from engine.text import grammar
-from tests.execution.schemas import schemas
-from tests.execution.test_schemas import must_be_valid
-from tests.execution.test_token_mask import TEXT_MODEL
-from tests.integration.daemon_process import MODEL
-from tests.integration.served import serve
+from tests.integration.daemon_process import MODEL, reprise
+from tests.integration.served import Served, serve
 
-ASKED: Any = [{"role": "user", "content": "Describe a person as JSON."}]
+DESCRIBE: Any = [{"role": "user", "content": "Describe a person as JSON."}]
 PERSON = {
     "type": "object",
     "properties": {
@@ -30,13 +25,40 @@ PERSON = {
     "additionalProperties": False,
 }
 FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city, now.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+            "required": ["city", "unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+TIME: Any = {"type": "function", "function": {"name": "get_time", "description": "The time of day."}}
+ASKED: list[Any] = [{"role": "user", "content": "What is the weather in Paris? Use the tool."}]
 
 
-def test_answers_under_a_schema_are_valid_and_the_recording_replays(tmp_path: Path) -> None:
-    with serve(tmp_path, max_num_seqs=4) as served:
-        client = OpenAI(base_url=f"{served.daemon.base_url}/v1", api_key="none", max_retries=0, timeout=120)
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    directory = tmp_path_factory.mktemp("tools")
+    with serve(directory, max_num_seqs=4) as served:
+        yield served
+    alone = reprise("isolate", str(served.daemon.recording), "a-call")
+    assert alone.returncode == 0, alone.stdout
+
+
+def client_of(served: Served) -> OpenAI:
+    return OpenAI(base_url=f"{served.daemon.base_url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def test_answers_under_a_schema_are_valid_and_the_same_streamed(served: Served) -> None:
+    with client_of(served) as client:
         chat = client.chat.completions.create(
-            model=MODEL, messages=ASKED, response_format=FORMAT, max_tokens=150, seed=3, n=3
+            model=MODEL, messages=DESCRIBE, response_format=FORMAT, max_tokens=150, seed=3, n=3
         )
         for choice in chat.choices:
             assert choice.finish_reason == "stop"
@@ -45,53 +67,62 @@ def test_answers_under_a_schema_are_valid_and_the_recording_replays(tmp_path: Pa
             assert 0 <= person["age"] <= 150
             assert set(person["likes"]) <= {"rain", "bread", "trains"}
         chunks = client.chat.completions.create(
-            model=MODEL, messages=ASKED, response_format=FORMAT, max_tokens=150, seed=3, stream=True
+            model=MODEL, messages=DESCRIBE, response_format=FORMAT, max_tokens=150, seed=3, stream=True
         )
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
         assert text == chat.choices[0].message.content
-        cut = client.chat.completions.create(model=MODEL, messages=ASKED, response_format=FORMAT, max_tokens=3)
+        cut = client.chat.completions.create(model=MODEL, messages=DESCRIBE, response_format=FORMAT, max_tokens=3)
         assert cut.choices[0].finish_reason == "length"
         colour = client.completions.create(
             model=MODEL, prompt="The sky is", max_tokens=20, extra_body={"guided_choice": ["blue", "green"]}
         )
         assert colour.choices[0].text in ("blue", "green")
-        client.close()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_two_hundred_schemas_of_growing_difficulty_are_all_followed_and_replayed(tmp_path: Path) -> None:
-    """Prints what the masks take per token, each alone: `pytest -s`."""
-    asked = schemas(200)
-    with serve(tmp_path, max_num_seqs=8) as served, ThreadPoolExecutor(8) as threads:
-        client = OpenAI(base_url=f"{served.daemon.base_url}/v1", api_key="none", max_retries=0, timeout=3000)
+def test_a_call_is_whole_by_its_schema_the_same_streamed_and_its_result_is_answered(served: Served) -> None:
+    asked: Any = {"model": MODEL, "messages": ASKED, "tools": [WEATHER, TIME], "max_tokens": 80, "temperature": 0}
+    asked |= {"tool_choice": "required", "parallel_tool_calls": False}
+    with client_of(served) as client:
+        chat = client.chat.completions.create(**asked, extra_headers={"X-Request-Id": "a-call"})
+        (choice,) = chat.choices
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.content is None
+        assert choice.message.tool_calls is not None
+        (call,) = choice.message.tool_calls
+        assert call.type == "function"
+        if call.function.name == "get_weather":
+            assert set(json.loads(call.function.arguments)) == {"city", "unit"}
+        name, arguments, reasons = "", "", []
+        for chunk in client.chat.completions.create(**asked, stream=True):
+            assert not chunk.choices[0].delta.content
+            reasons.append(chunk.choices[0].finish_reason)
+            for piece in chunk.choices[0].delta.tool_calls or ():
+                assert piece.function is not None
+                name += piece.function.name or ""
+                arguments += piece.function.arguments or ""
+        assert (name, arguments, reasons[-1]) == (call.function.name, call.function.arguments, "tool_calls")
+        messages = [*ASKED, choice.message, {"role": "tool", "tool_call_id": call.id, "content": "rain, 12 degrees"}]
+        answer = client.chat.completions.create(model=MODEL, messages=messages, tools=[WEATHER], max_tokens=20)
+        assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+        assert answer.usage is not None
+        assert chat.usage is not None
+        assert answer.usage.prompt_tokens_details is not None
 
-        def ask(schema: Any) -> tuple[str, list[int]]:
-            described: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-            extra = {"return_token_ids": True}
-            prompt: Any = [{"role": "user", "content": "Invent one as JSON: " + json.dumps(schema, ensure_ascii=False)}]
-            chat = client.chat.completions.create(
-                model=MODEL, messages=prompt, response_format=described, max_tokens=500, seed=5, extra_body=extra
-            )
-            (choice,) = chat.choices
-            assert choice.finish_reason == "stop", (schema, choice.message.content)
-            return choice.message.content or "", (choice.model_extra or {})["token_ids"]
 
-        answers = list(threads.map(ask, asked))
-        client.close()
-    for schema, (text, _token_ids) in zip(asked, answers, strict=True):
-        must_be_valid(text, schema)
-    begun_us, step_us = array("d"), array("d")
-    for schema, (_text, token_ids) in zip(asked, answers, strict=True):
-        source, began = grammar.of_json_schema(schema), time.process_time()
-        mask = TokenMask(TEXT_MODEL, source)
-        mask.allowed()
-        begun_us.append((time.process_time() - began) * 1e6)
-        for token_id in token_ids:
-            began = time.process_time()
-            mask.take(token_id)
-            mask.allowed()
-            step_us.append((time.process_time() - began) * 1e6)
-    for what, values in (("to the first mask", sorted(begun_us)), ("per token", sorted(step_us))):
-        median, p99, mean = values[len(values) // 2], values[len(values) * 99 // 100], sum(values) / len(values)
-        print(f"{what}: median {median:.0f} us, mean {mean:.0f}, p99 {p99:.0f}, worst {values[-1]:.0f} ({len(values)})")
+def test_a_named_function_is_called_and_the_model_may_answer_in_words(served: Served) -> None:
+    with client_of(served) as client:
+        named = client.chat.completions.create(
+            model=MODEL,
+            messages=ASKED,
+            tools=[WEATHER, TIME],
+            tool_choice={"type": "function", "function": {"name": "get_weather"}},
+            max_tokens=80,
+            n=2,
+        )
+        for choice in named.choices:
+            assert choice.message.tool_calls is not None
+            (call,) = choice.message.tool_calls
+            assert call.type == "function"
+            assert json.loads(call.function.arguments)["unit"] in ("celsius", "fahrenheit")
+        free = client.chat.completions.create(model=MODEL, messages=ASKED, tools=[WEATHER, TIME], max_tokens=24)
+        assert free.choices[0].message.content or free.choices[0].message.tool_calls

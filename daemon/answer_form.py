@@ -1,0 +1,51 @@
+"""A question → how its answer is told: what its tokens become, and the bodies that carry it. It must not know HTTP."""
+
+from typing import Any
+
+from daemon.question import Question
+from daemon.response_bodies import ResponseBodies
+from daemon.responses_bodies import ResponsesBodies
+from daemon.service import Service
+from engine.text.text_model import TextModel
+
+
+def answer_settings(question: Question, text_model: TextModel) -> dict[str, Any]:
+    """As `Answer` takes them, in plain values."""
+    return {
+        "stop_strings": question.stop_strings,
+        "min_tokens": question.sampling.min_tokens,
+        "wants_logprobs": question.num_logprobs >= 0,
+        "tells_each_token": question.return_token_ids,
+        "follows_text": not question.is_chat,
+        "tool_format": text_model.tool_format.name if question.tools else "",
+    }
+
+
+def bodies_of(service: Service, question: Question, request_id: str) -> ResponseBodies:
+    """Those of /v1/completions and /v1/chat/completions."""
+    return ResponseBodies(
+        id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{request_id}",
+        created=service.clock.wall_ns() // 1_000_000_000,
+        model=question.model or service.served_names[0],
+        system_fingerprint=service.system_fingerprint,
+        is_chat=question.is_chat,
+        include_usage=question.include_usage,
+        wants_logprobs=question.num_logprobs >= 0,
+        return_token_ids=question.return_token_ids,
+        echoes=_echoes(question, service.text_model),
+    )
+
+
+def responses_of(question: Question, bodies: ResponseBodies, request_id: str) -> ResponsesBodies | None:
+    """Those of /v1/responses, where it was asked there."""
+    if question.asked is None:
+        return None
+    return ResponsesBodies(request_id, bodies.created, bodies.model, bodies.system_fingerprint, question.asked)
+
+
+def _echoes(question: Question, text_model: TextModel) -> tuple[str, ...]:
+    """What each choice that is answered begins with."""
+    if not question.echo:
+        return ()
+    texts = [prompt if isinstance(prompt, str) else text_model.decode(prompt) for prompt in question.prompts]
+    return tuple([text for text in texts for _ in range(question.counts.num_told)])
