@@ -31,6 +31,7 @@ PARTS = (
     ),
     Part("speed", "steps against limits and stock torch", 150, "tests.gpu.shown_by_speed:speed"),
     Part("tiles", "tiles that give equal bits", 60, "tests.gpu.shown_by_bits:tiles_that_give_equal_bits"),
+    Part("zoo", "the zoo's load, clean", 60, "tests.gpu.shown_by_promises:the_zoos_load_is_clean"),
     Part("tests", "the suite's tests by backend", 120, "tests.gpu.shown_by_others:engine_tests"),
     Part("sanitizer", "no access outside of memory", 60, "tests.gpu.shown_by_others:sanitizer"),
 )

@@ -13,6 +13,9 @@ from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
 from engine.execution.kv_store import KVStore
 from engine.execution.runner import ModelRunner
+from engine.execution.weights.load import load_model
+from engine.text.model_source import resolve_model
+from kernels.cuda.backend import CudaBackend
 from recorder.header import Header
 from replay.check import check
 from replay.execute import execute
@@ -22,6 +25,10 @@ from tests.execution.test_swap import Timed
 from tests.gpu.loads import load
 from tests.gpu.stage import Outcome, Stage
 from tests.replay.recorded_runs import SALT, SCRIPTED_CLASS, TickingClock, entries_of, record_run
+from tests.zoo import serving
+from tests.zoo.bug import limits
+from tests.zoo.loads import Load
+from tests.zoo.tiny_model import write_tiny_model
 
 REAL = Limits(
     block_size=16,
@@ -36,7 +43,7 @@ DRY = replace(REAL, block_size=4, num_kv_blocks=7, max_model_len=28, max_num_seq
 
 
 def promises_hold(stage: Stage) -> Outcome:
-    limits, backend = (DRY if stage.is_dry else REAL), stage.backend()
+    bounds, backend = (DRY if stage.is_dry else REAL), stage.backend()
 
     def runner(limits: Limits) -> ModelRunner:
         store = KVStore.allocate(backend, limits.num_kv_blocks, limits.block_size, limits.swap_space_blocks)
@@ -46,10 +53,10 @@ def promises_hold(stage: Stage) -> Outcome:
         return OpenedRunner(runner(Limits.from_dict(header.limits)), SCRIPTED_CLASS, {"backend": "cuda"})
 
     messages = load(stage)
-    swapped = record_run(stage.folder / "swapped", messages, limits=limits, runner=Timed(runner(limits)))
+    swapped = record_run(stage.folder / "swapped", messages, limits=bounds, runner=Timed(runner(bounds)))
     claims = _claims_of(swapped, open_runner, PreemptMode.SWAP)
     if not stage.is_dry:
-        without = replace(limits, swap_space_blocks=0)
+        without = replace(bounds, swap_space_blocks=0)
         recomputed = record_run(stage.folder / "recomputed", load(stage), limits=without, runner=Timed(runner(without)))
         claims |= {
             f"{claim}, recomputed": is_so
@@ -61,6 +68,34 @@ def promises_hold(stage: Stage) -> Outcome:
     said = [f"{len(claims) - len(broken)} of {len(claims)} promises kept" + (f"; broken: {broken}" if broken else "")]
     said += [", ".join(f"{name} {figure}" for name, figure in figures.items() if name != "claims")]
     return Outcome(not broken, said, figures)
+
+
+def the_zoos_load_is_clean(stage: Stage) -> Outcome:
+    """The zoo's tiny model under its pressure: every request alone is what it was in company."""
+    model = write_tiny_model(stage.folder / "model")
+    backend = CudaBackend()
+    backend.load(load_model(resolve_model(str(model))).parameters, 512)
+    load = Load(
+        limits(num_kv_blocks=26, swap_space_blocks=20),
+        stage.size(200, 2),
+        gap_ms=24,
+        sharing=70,
+        leaving=10,
+        output=(1, stage.size(30, 3)),
+    )
+
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
+        store = KVStore.allocate(backend, load.limits.num_kv_blocks, load.limits.block_size, 20)
+        runner = ModelRunner(backend, store, stage.text_model, serving.SALT, TickingClock())
+        return OpenedRunner(runner, SCRIPTED_CLASS, {"backend": "cuda", "numerics_class": SCRIPTED_CLASS})
+
+    serving.opened_models[model] = open_runner(serving.header_of(load.limits, model), Overrides())
+    recording = serving.serve(stage.folder / "zoo", load.messages(0), load.limits, model)
+    verdict = isolate(recording, None, open_runner=open_runner)
+    is_clean = verdict.exit_code == 0 and check(recording).divergences == ()
+    figures = {"requests": verdict.figures["requests"], **_figures(entries_of(recording))}
+    said = ", ".join(f"{name} {figure}" for name, figure in figures.items())
+    return Outcome(is_clean, [f"{'clean' if is_clean else 'differs'}: {said}"], figures)
 
 
 def _claims_of(path: Path, open_runner: object, mode: PreemptMode) -> dict[str, bool]:

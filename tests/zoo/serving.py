@@ -33,7 +33,7 @@ SALT = b"a salt of a zoo."
 STEP_COST = StepCost(fixed_ns=1_000_000, decode_ns=200_000, context_ns=0, prefill_ns=100_000, pair_ns=0)
 SWAP_NS_PER_BLOCK = 10_000
 _MAX_STEPS = 5_000
-_opened: dict[Path, OpenedRunner] = {}  # one model's weights, from load to load
+opened_models: dict[Path, OpenedRunner] = {}  # one model's weights, from load to load
 
 
 def serve(
@@ -45,7 +45,7 @@ def serve(
     if model is None:
         runner: Runner = ScriptedRunner(limits.num_kv_blocks, limits.block_size, SALT)
     else:
-        opened = _opened.get(model) or _opened.setdefault(model, open_recorded_model(header, Overrides()))
+        opened = opened_models.get(model) or opened_models.setdefault(model, open_recorded_model(header, Overrides()))
         assert isinstance(opened.runner, ModelRunner)
         runner = opened.runner.emptied(limits.num_kv_blocks, limits.block_size, limits.swap_space_blocks)
         header.environment.update(opened.environment)
