@@ -90,7 +90,7 @@ class RequestColumns:
 
     def _matrix(self, rows: Sequence[Any]) -> Array:
         """Rows × columns; what is not known is NaN."""
-        *columns, _ids = zip(*rows, strict=True)
+        columns: list[Any] = list(zip(*rows, strict=True))[:-1]  # the last are the ids
         tenant, reason = _COLUMNS.index("tenant"), _COLUMNS.index("reason")
         columns[tenant] = [self.tenants.code(text or "") for text in columns[tenant]]
         columns[reason] = [self.reasons.code(text) for text in columns[reason]]

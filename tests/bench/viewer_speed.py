@@ -76,8 +76,11 @@ def indexed(browser: Browser, url: str) -> Iterator[str]:
     clock = SystemClock()
     began_ns = clock.now_ns()
     browser.open(url)
+    first_ms = browser.until(lambda: browser.run("return globalThis.reprise?.firstPaint"), "anything is painted", 600)
+    index = browser.run("return reprise.state.recording.index")
+    yield f"  first paint without an index: {first_ms:.0f} ms, with {index['num_entries']:,} entries of it"
     browser.until(
-        lambda: browser.run("return globalThis.reprise?.state.recording.index.state") == "ready", "indexed", 3_600
+        lambda: browser.run("return globalThis.reprise?.state.recording.index.state") == "ready", "indexed", 7_200
     )
     life = browser.run("return reprise.state.recording.lives[0]")
     seconds = (clock.now_ns() - began_ns) / 1e9

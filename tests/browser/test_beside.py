@@ -22,7 +22,7 @@ def test_rows_hold_both_recordings_and_those_that_differ_come_first(browser: Bro
     assert not all(differs)
     for share, name in ((0.2, "A: "), (0.7, "B: ")):
         browser.run(HOVER, share)
-        browser.until(lambda name=name: browser.text("#tooltip").startswith(name), f"the lane says {name}")
+        browser.until_text("#tooltip", name)
     top = browser.run("return document.querySelector('#panel caption').textContent")
     assert top.startswith("What differs")
 

@@ -9,6 +9,7 @@ import pytest
 
 from engine.clock import SystemClock
 from engine.core.decisions import RequestFinished, RequestPreempted
+from engine.protocol import Arrive
 from replay.viewer.answers.beside import SIDE_BY_SIDE
 from replay.viewer.beside import Beside
 from replay.viewer.framing import unframed
@@ -89,7 +90,7 @@ def test_what_differs_comes_first_in_order_of_time(beside: Beside) -> None:
 
 
 def test_a_difference_names_the_first_decision_that_is_another(beside: Beside, run: Path, narrow: Path) -> None:
-    ends = {}
+    ends: dict[tuple[Path, int], str] = {}
     for path in (run, narrow):
         for entry in entries_of(path):
             for decision in entry.decisions:
@@ -117,8 +118,8 @@ def test_the_others_times_lie_on_this_ones_axis(beside: Beside) -> None:
 
 def test_requests_without_a_common_name_are_paired_by_their_order(run: Path, opens: Opens, tmp_path: Path) -> None:
     renamed = [
-        (number, message._replace(request_id=f"other-{message.request}") if hasattr(message, "request_id") else message)
-        for number, message in mixed_load(60)
+        (at, message._replace(request_id=f"other-{message.request}") if isinstance(message, Arrive) else message)
+        for at, message in mixed_load(60)
     ]
     other = Beside(opens(run), opens(record_run(tmp_path / "renamed", renamed, limits=LOADED)))
     told = ask(other, "pairs")
