@@ -48,7 +48,10 @@ class GrammarMaker:
 
     async def make(self, structure: Structure) -> str:
         """Raises ApiError: 400 that names the place, 503 when too many wait."""
-        order = json.dumps(structure.order)
+        try:
+            order = json.dumps(structure.order)
+        except RecursionError as error:
+            raise bad_request(f"{structure.place} is nested too deeply", structure.field) from error
         if len(order) > MAX_ORDER_CHARS:
             raise bad_request(f"{structure.place} has {len(order)} characters as JSON, too many", structure.field)
         key = hashlib.blake2b(order.encode(), digest_size=16).digest()

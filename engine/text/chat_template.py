@@ -55,11 +55,11 @@ class ChatTemplate:
         """
         template = self._template
         plain: Sequence[Mapping[str, Any]] = [_with_plain_content(message) for message in messages]
-        if self._told_format is None:
-            plain, tools = described(plain, tools), ()
-        elif self._told_format in (MISTRAL, SPACED_MISTRAL):
-            plain = with_short_ids(plain)
         try:
+            if self._told_format is None:
+                plain, tools = described(plain, tools), ()
+            elif self._told_format in (MISTRAL, SPACED_MISTRAL):
+                plain = with_short_ids(plain)
             return template.render(
                 **self._template_tokens,
                 messages=plain,

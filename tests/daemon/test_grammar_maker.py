@@ -30,6 +30,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
             "additionalProperties": False,
         }
     },
+    "is nested deeply": {"guided_json": json.loads('{"items":' * 900 + "{}" + "}" * 900)},
     "is too long": {"guided_json": {"enum": ["x" * 1_200_000]}},
 }
 
