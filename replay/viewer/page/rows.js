@@ -14,8 +14,8 @@ export class KnownRows {
 
   clear() {
     this.byRow = new Map();
-    this.rowOf = new Map();
-  } // rowOf: request of the recording shown → row
+    this.rowOf = new Map(); // request of the recording shown → row
+  }
 
   learn(tile, again = false) {
     if (tile.isLearnt && !again) return;
@@ -57,9 +57,10 @@ export function drawRowNames(context, known) {
     const isFirst = row === Math.floor(state.row) || known.byRow.get(row - 1)?.group !== one.group;
     if (isFirst && one.groupLabel) {
       context.fillStyle = gutter;
-      context.fillRect(6, y + 1, 52, state.rowHeight - 2);
+      const width = state.beside ? 50 : 60;
+      context.fillRect(6, y + 1, width + 2, state.rowHeight - 2);
       context.fillStyle = faint;
-      context.fillText(clipped(context, one.groupLabel, 50), 8, y + state.rowHeight - 5);
+      context.fillText(clipped(context, one.groupLabel, width), 8, y + state.rowHeight - 5);
     }
   }
   context.restore();
