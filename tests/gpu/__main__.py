@@ -96,10 +96,6 @@ def _in_own_process(given: argparse.Namespace) -> int:
     from kernels.numeric_environment import fix_numeric_environment
 
     fix_numeric_environment()
-    if given.dry_run:
-        from tests.interpreter_speed import replace_once
-
-        replace_once()
     from tests.gpu.stage import Stage
 
     with tempfile.TemporaryDirectory() as folder:

@@ -73,6 +73,7 @@ def promises_hold(stage: Stage) -> Outcome:
 def the_zoos_load_is_clean(stage: Stage) -> Outcome:
     """The zoo's tiny model under its pressure: every request alone is what it was in company."""
     model = write_tiny_model(stage.folder / "model")
+    assert stage.device
     backend = CudaBackend()
     backend.load(load_model(resolve_model(str(model))).parameters, 512)
     load = Load(

@@ -8,18 +8,17 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.clock import SystemClock
-from engine.execution.weights.load import load_model
 from engine.text.model_source import DEFAULT_MODEL, ModelSource, resolve_model
 from engine.text.text_model import TextModel, load_text_model
-from kernels.cuda.backend import CudaBackend
-from kernels.cuda.launch import INTERPRETED, device
 from kernels.decoder import DecoderParameters, DecoderShape
-from tests.kernels.tiny_models import random_parameters
+
+if TYPE_CHECKING:  # a part that needs no device loads neither torch nor triton
+    import torch
+
+    from kernels.cuda.backend import CudaBackend
 
 MODEL_VARIABLE = "REPRISE_GPU_MODEL"
 TINY = DecoderShape(1, 64, 64, 4, 2, 16, 60, 1e-5)
@@ -45,8 +44,14 @@ class Stage:
     folder: Path
 
     @cached_property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
+        from kernels.cuda.launch import INTERPRETED, device
+
         assert self.is_dry == INTERPRETED, "a dry run needs TRITON_INTERPRET=1, a real one must not have it"
+        if self.is_dry:
+            from tests.interpreter_speed import replace_once
+
+            replace_once()
         return device()
 
     @cached_property
@@ -55,15 +60,23 @@ class Stage:
 
     @cached_property
     def parameters(self) -> DecoderParameters:
-        return random_parameters("Q8_0", TINY) if self.is_dry else load_model(self.source).parameters
+        if self.is_dry:
+            from tests.kernels.tiny_models import random_parameters
+
+            return random_parameters("Q8_0", TINY)
+        from engine.execution.weights.load import load_model
+
+        return load_model(self.source).parameters
 
     @cached_property
     def text_model(self) -> TextModel:
         return load_text_model(self.source, encodes=False)
 
-    def backend(self, dtype: str = "auto", max_positions: int = 4096) -> CudaBackend:
+    def backend(self, dtype: str = "auto", max_positions: int = 4096) -> "CudaBackend":
         """Loaded."""
         assert self.device
+        from kernels.cuda.backend import CudaBackend
+
         backend = CudaBackend(dtype)
         backend.load(self.parameters, 64 if self.is_dry else max_positions)
         return backend
