@@ -58,8 +58,10 @@ class RunOutcome:
         for request, start, count in plan.rows:
             before, end = once.get(request, 0), start + count
             self._num_computed += count
-            self._num_recomputed += max(0, min(end, before) - start)
-            once[request] = max(before, end)
+            if start < before:
+                self._num_recomputed += min(end, before) - start
+            if end > before:
+                once[request] = end
 
     def values(self, answers: dict[int, Answer]) -> dict[str, Any]:
         """By name; times in milliseconds, None where nothing was observed.

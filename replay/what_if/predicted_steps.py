@@ -15,6 +15,7 @@ from replay.what_if.recorded_load import Answer, RecordedLoad
 from replay.what_if.step_times import StepTimes
 
 _NO_DIGESTS = (0, 0)
+_GOES_ON = str(FinishFlag.NONE)
 
 
 class PredictedSteps:
@@ -38,20 +39,22 @@ class PredictedSteps:
         pass
 
     def execute(self, planned: Planned, core: Core) -> StepCompleted:
-        plan, size = planned.plan, core.limits.block_size
+        plan, size, requests, answers = planned.plan, core.limits.block_size, core.requests, self._answers
         emitted: list[tuple[int, str, int, int]] = []
         filled: list[tuple[int, bytes]] = []
         for number, start, count in plan.rows:
-            request = core.requests.get(number)
+            request = requests.get(number)
             if request is None:  # it ended after the step was planned
                 continue
-            answer, end = self._answers[number], start + count
-            first = max(start // size, request.num_prompt_tokens // size)
-            filled += [
-                (number, answer.blocks.get(index) or _digest(number, index)) for index in range(first, end // size)
-            ]
-            if end == request.num_tokens:
-                emitted.append(_token(number, answer, request.num_output_tokens))
+            answer, end = answers[number], start + count
+            if start // size != end // size:  # a block is full: of most rows none is
+                first = max(start // size, request.num_prompt_tokens // size)
+                filled += [
+                    (number, answer.blocks.get(index) or _digest(number, index)) for index in range(first, end // size)
+                ]
+            num_emitted = request.num_output_tokens
+            if end == request.num_prompt_tokens + num_emitted:
+                emitted.append(_token(number, answer, num_emitted))
         took = self._times.of(shape_of(plan.rows), planned.began_ns, planned.num_copied_blocks)
         self.wait_until(planned.began_ns + took.total_ns)
         return StepCompleted(plan.step, tuple(emitted), tuple(filled), took.execute_ns, took.sample_ns, took.swap_ns)
@@ -68,13 +71,10 @@ class _RecordedDay(ManualClock):
 
 def _token(number: int, answer: Answer, index: int) -> tuple[int, str, int, int]:
     """The request's output token of that place, as a step reports it."""
-    digests = answer.digests[index] if index < len(answer.digests) else _NO_DIGESTS
-    flag = FinishFlag.NONE
-    if answer.flag == FinishFlag.STOP and index + 1 >= answer.num_tokens:
-        flag = FinishFlag.STOP
-    elif answer.flag == FinishFlag.ERROR and index >= answer.num_tokens:
-        flag = FinishFlag.ERROR
-    return (number, str(flag), *digests)
+    hidden_digest, logprob_bits = answer.digests[index] if index < len(answer.digests) else _NO_DIGESTS
+    num_before_its_end = answer.num_tokens - (answer.flag == FinishFlag.STOP)  # one that failed has no token there
+    has_ended = answer.flag != FinishFlag.NONE and index >= num_before_its_end
+    return (number, str(answer.flag) if has_ended else _GOES_ON, hidden_digest, logprob_bits)
 
 
 def _digest(request: int, index: int) -> bytes:

@@ -152,7 +152,10 @@ class RecordedLoad:
         for number, digest in event.filled:
             filled.setdefault(number, deque()).append(digest)
         for number, start, count in plan.rows:
-            answer, reported = self.answers[number], filled.get(number)
+            reported = filled.get(number)
+            if not reported:
+                continue
+            answer = self.answers[number]
             first = max(start // self._block_size, answer.num_prompt_tokens // self._block_size)
             for index in range(first, (start + count) // self._block_size):
                 if reported:

@@ -28,9 +28,8 @@ from replay.what_if.predicted_steps import PredictedSteps
 from replay.what_if.recorded_load import RecordedLoad
 from replay.what_if.scenario import Scenario, scenario_of
 from replay.what_if.step_times import StepTimes
-from replay.what_if.trust import DISTANCES, trust_in
+from replay.what_if.trust import DISTANCES, MANY_STEPS, trust_in
 
-MAX_STEPS_FOR_RANGES = 20_000  # beyond it the figures are many enough, and the time is better saved
 OpenSteps = Callable[[Life, Scenario, RecordedLoad], Steps]
 
 
@@ -73,7 +72,7 @@ class _Performance:
         parts = [self._read(stretch, recorded) for stretch in stretches]
         samples = [sample for part in parts for sample in part.load.samples]
         times = None if self._question.open_steps else StepTimes(samples)
-        exchanges = DISTANCES if times is not None and len(samples) <= MAX_STEPS_FOR_RANGES else ()
+        exchanges = DISTANCES if times is not None and len(samples) <= MANY_STEPS else ()
         with Progress("what-if", "steps", len(samples) * (2 + 2 * len(exchanges))) as progress:
             self._count = _step_counter(progress)
             control, asked = RunOutcome(targets), RunOutcome(targets)
