@@ -1,5 +1,6 @@
 """The one-page story of a bug: what was seen, the commands that found it, what they printed, and the patch."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,19 @@ def _lines(bug: Bug, values: dict[str, Any], mended: Ran) -> Iterator[str]:
         yield from [f"+{line}" for line in mutation.new.rstrip("\n").split("\n") if mutation.new]
     yield "```\n\n**Mended.** The small recording on a build without it:"
     yield from _shown(mended.command, mended.text.splitlines())
+    yield f"\n**Kept.** A test of a few lines and a fixture of {values['fixture_bytes']:,} bytes, without contents:"
+    yield from _shown(values["export"]["command"], values["export"]["text"].splitlines())
+    red = f"{values['red']} of {values['test_runs']} times"
+    yield f"\nWith the mistake it failed {red}, mended {values['red_mended']} times:"
+    for build, name in (("with the mistake", "red_last"), ("mended", "mended_last")):
+        last = values[name]
+        yield from _shown(f"{last['command']}          ({build})", _told(last["text"]))
+
+
+def _told(text: str) -> list[str]:
+    """Without what differs from run to run: folders and times."""
+    lines = [re.sub(r"\S*/exported/", "exported/", line) for line in text.splitlines()]
+    return [re.sub(r" in [\d.]+s.*", "", line) for line in lines if line.strip() and not line.startswith("===")]
 
 
 def _shown(command: str, lines: Sequence[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 from tests.mutants.killing import copied_tree
 from tests.zoo.__main__ import examined, is_good, mended
 from tests.zoo.bugs import BUGS, Bug
+from tests.zoo.examine import Times
 from tests.zoo.serving import serve
 from tests.zoo.stories import STORIES
 from tests.zoo.tiny_model import write_tiny_model
@@ -57,7 +58,7 @@ def test_a_load_is_the_same_in_each_run(tmp_path: Path) -> None:
 def test_a_bug_is_met_found_repeated_and_made_small(name: str, tree: Path, tmp_path: Path) -> None:
     bug = bug_named(name)
     model = write_tiny_model(tmp_path / "tiny-model")
-    values = examined(bug, tree, tmp_path / name, model, NUM_SEEDS, 2)
+    values = examined(bug, tree, tmp_path / name, model, Times(NUM_SEEDS, 2, 1))
     assert is_good(values), values
     assert values["shrunk"]["after"]["requests"] <= 2
     assert mended(bug, tree, tmp_path / name).code == 1
@@ -68,4 +69,4 @@ def test_a_bug_is_met_found_repeated_and_made_small(name: str, tree: Path, tmp_p
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_bug_is_met_found_repeated_and_made_small(bug: Bug, tree: Path, tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "tiny-model")
-    assert is_good(examined(bug, tree, tmp_path / bug.name, model, 20, 20))
+    assert is_good(examined(bug, tree, tmp_path / bug.name, model, Times(20)))
