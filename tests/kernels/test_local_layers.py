@@ -6,6 +6,7 @@ Random models of Gemma 3's kind; windows shorter than the rows of one attention 
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,10 @@ LENGTH = 700
 FIRST_WANTED = 580  # the rows from here on
 NUM_BLOCKS = 90
 SMALL_GEMMA = dataclasses.replace(GEMMA, head_dim=32, hidden_size=64, intermediate_size=96, num_heads=2)
+
+
+def some_slow(*values: int) -> list[Any]:
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def parameters_of(window: int, *, all_local: bool = False) -> DecoderParameters:
@@ -52,7 +57,7 @@ def logits_of(backend: Backend, sequence: Sequence[int], ends: Sequence[int] = (
     return logits_in_chunks(Memory(backend, NUM_BLOCKS), Story(sequence, range(44)), ends, first)
 
 
-@pytest.mark.parametrize("window", [1, 5, 100, 256, 300, 515])
+@pytest.mark.parametrize("window", [*some_slow(1, 100, 256), 5, 300, 515])
 def test_the_native_backend_gives_the_logits_of_the_reference(window: int) -> None:
     """Sums of float32 products in another order: logits are about 5."""
     parameters = parameters_of(window)
@@ -76,7 +81,7 @@ def test_a_token_before_all_windows_changes_no_bit_and_one_within_does(
     assert not differs[200 + reach + 1 :].any()
 
 
-@pytest.fixture(scope="module", params=[6, 100, 515])
+@pytest.fixture(scope="module", params=[*some_slow(100), 6, 515])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return reference(parameters_of(request.param))
 
