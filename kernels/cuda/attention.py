@@ -50,16 +50,21 @@ def attend(
     _, num_kv_heads, block_size, head_dim = keys.shape
     shape = AttentionShape(queries.shape[1], num_kv_heads, head_dim, block_size)
     partials = (plan.mixed, plan.highest, plan.totals)
+    num_warps = _num_warps(shape, keys.dtype == torch.bfloat16)
     launch(
         _attend,
         (plan.num_programs,),
         *(queries, keys, values, out, plan.counts, plan.items, plan.block_tables, *partials),
         *((scale or head_dim**-0.5) * _LOG2_E, plan.block_tables.shape[1]),
         **_constants(shape, window),
-        num_warps=_num_warps(shape, keys.dtype == torch.bfloat16),
+        num_warps=num_warps,
         num_stages=_NUM_STAGES,
+        max_registers=_MAX_REGISTERS[num_warps],
     )
     merge(plan, out)
+
+
+_MAX_REGISTERS = {4: None, 8: 168}  # left to itself triton 3.7's assembler takes 128 of them and spills (measured)
 
 
 def _num_warps(shape: AttentionShape, is_bfloat16: bool) -> int:
@@ -147,6 +152,7 @@ def _attend(
 
 
 def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
+    num_warps = _num_warps(shape, kind == "bf16")
     signature = {"queries": "*bf16", "keys": f"*{kind}", "values": f"*{kind}", "out": "*bf16"}
     plan = {"counts": "*i32", "items": "*i32", "block_tables": "*i32", **PARTIALS}
     return Variant(
@@ -155,8 +161,9 @@ def _variant(shape: AttentionShape, kind: str, window: int = 0) -> Variant:
         _attend,
         {**signature, **plan, "scale": "fp32", "table_width": "i32"},
         _constants(shape, window),
-        num_warps=_num_warps(shape, kind == "bf16"),
+        num_warps=num_warps,
         num_stages=_NUM_STAGES,
+        max_registers=_MAX_REGISTERS[num_warps],
     )
 
 

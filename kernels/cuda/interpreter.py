@@ -1,6 +1,6 @@
 """Corrections to triton's interpreter, without which it computes something else than the kernels say.
 
-Seen in triton 3.6 and 3.9: a product of bfloat16 tiles multiplies their raw bits as integers; float32 is cut, not
+Seen in triton 3.6 to 3.9: a product of bfloat16 tiles multiplies their raw bits as integers; float32 is cut, not
 rounded, to bfloat16; and a product goes through np.matmul, whose bits depend on a row's place in the tile. Here a
 product is a plain sum in float32 over ascending k, equal for every row whatever the tile, and rounding is to nearest
 even. So the interpreter shows that indices and order are right; it never shows a GPU's bits.

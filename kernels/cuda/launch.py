@@ -39,6 +39,7 @@ class Variant:
     signature    type of each parameter that is no constant, in triton's words: "*fp32", "*bf16", "i32", "fp32"
     constants    the constexpr parameters
     minimum      compute capability × 10 that it needs: 80, or 89 where it uses 8-bit floats of the hardware
+    max_registers   that a thread may have; None: the assembler's own guess, which spills now and then
     """
 
     name: str
@@ -48,6 +49,7 @@ class Variant:
     num_warps: int = 4
     num_stages: int = 1
     minimum: int = 80
+    max_registers: int | None = None
 
 
 def device() -> torch.device:
@@ -66,7 +68,13 @@ def device() -> torch.device:
 
 
 def launch(
-    kernel: Kernel, grid: tuple[int, ...], *arguments: Any, num_warps: int = 4, num_stages: int = 1, **constants: Any
+    kernel: Kernel,
+    grid: tuple[int, ...],
+    *arguments: Any,
+    num_warps: int = 4,
+    num_stages: int = 1,
+    max_registers: int | None = None,
+    **constants: Any,
 ) -> None:
     """Start `kernel` on `grid` programs; an empty grid starts none.
 
@@ -77,7 +85,12 @@ def launch(
     for argument in arguments:
         assert not isinstance(argument, torch.Tensor) or argument.data_ptr() % POINTER_ALIGNMENT == 0, "misaligned"
     kernel[grid](
-        *arguments, num_warps=num_warps, num_stages=num_stages, enable_fp_fusion=FUSE_MULTIPLY_ADD, **constants
+        *arguments,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        maxnreg=max_registers,
+        enable_fp_fusion=FUSE_MULTIPLY_ADD,
+        **constants,
     )
 
 

@@ -96,6 +96,7 @@ def candidates(shape: Shape) -> tuple[Tile, ...]:
     """What may be measured: tiles of the weight's order, first the one whose bits are wanted: a program to a sum."""
     serial = default_plan(shape).tiles[-1]
     few_rows = [serial, serial._replace(rows=16, num_stages=4)]
-    many_rows = [serial._replace(outputs=128, rows=rows, num_warps=8) for rows in (64, 128)]
+    spills = shape.layout.has_minimums or shape.layout.super_group > 0  # of 128 rows on sm_80, with triton 3.7
+    many_rows = [serial._replace(outputs=128, rows=rows, num_warps=8) for rows in ((64,) if spills else (64, 128))]
     spread = [tile._replace(spread=True) for tile in few_rows] if serial.order.splits > 1 else []
     return tuple(dict.fromkeys((*few_rows, *spread, *many_rows)))

@@ -88,6 +88,7 @@ def _compile(work: tuple[str, int, bool]) -> Compiled:
         "num_warps": variant.num_warps,
         "num_stages": variant.num_stages,
         "enable_fp_fusion": FUSE_MULTIPLY_ADD,
+        "maxnreg": variant.max_registers,
     }
     built = triton.compile(source, target=GPUTarget("cuda", architecture, _WARP), options=options)
     usage = _resource_usage(built.asm["cubin"])

@@ -1,7 +1,8 @@
 """`make gpu-versions`: every triton that we claim compiles the kernels without spills, and interprets them rightly.
 
-The installed version is compared with the oldest claimed one, which is fetched once into a folder of its own beside the
-virtual environment's packages, with a numpy that its interpreter can bear, and put before them by PYTHONPATH.
+The installed version (torch's own of today), the oldest claimed one and the newest seen. These two are fetched once
+into folders of their own beside the virtual environment's packages, the oldest with a numpy that its interpreter can
+bear, and put before them by PYTHONPATH.
 """
 
 import json
@@ -16,15 +17,18 @@ from tests.kernels.cuda.compiling import Compiled, table
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path(sys.prefix) / "gpu-versions"
-OLDEST = "3.6.0"
-NEEDS = {OLDEST: (f"triton=={OLDEST}", "numpy<2.4")}  # with numpy 2.4 its interpreter crashes
+OLDEST, NEWEST = "3.6.0", "3.9.0"
+NEEDS = {
+    OLDEST: (f"triton=={OLDEST}", "numpy<2.4"),  # with numpy 2.4 its interpreter crashes
+    NEWEST: (f"triton=={NEWEST}",),
+}
 INTERPRETED = "tests/kernels/cuda/interpreted"
 
 
 def main() -> int:
     """1 where a version spills a register or fails a test in its interpreter."""
     failed = 0
-    for version in (OLDEST, triton.__version__):
+    for version in dict.fromkeys((OLDEST, triton.__version__, NEWEST)):
         environment = {**os.environ, **_path(version)}
         compiled = subprocess.run(_compile(), cwd=ROOT, env=environment, capture_output=True, text=True)
         if not compiled.stdout:
