@@ -16,10 +16,8 @@ def test_rows_hold_both_recordings_and_those_that_differ_come_first(browser: Bro
     browser.until_text("#panel", "requests are served otherwise")
     sides = browser.run("return reprise.timeline.shown.map((tile) => tile.header.side)")
     assert set(sides) == {"left", "right"}
-    differs = browser.run("return [...reprise.timeline.known.byRow.values()].map((one) => one.differs)")
+    differs = browser.until(lambda: which_differ(browser), "rows that differ are there, and others")
     assert differs == sorted(differs, reverse=True)
-    assert any(differs)
-    assert not all(differs)
     for share, name in ((0.2, "A: "), (0.7, "B: ")):
         browser.run(HOVER, share)
         browser.until_text("#tooltip", name)
@@ -43,6 +41,12 @@ def test_n_and_p_lead_from_difference_to_difference(browser: Browser, page: str)
     link = browser.until(lambda: says_difference(browser), "the address says where")
     browser.open_page(link)
     assert (browser.state("difference"), browser.state("from")) == (0, first)
+
+
+def which_differ(browser: Browser) -> list[bool]:
+    """Of the rows in view, from the first on; [] until both kinds are."""
+    differs = browser.run("return [...reprise.timeline.known.byRow.values()].map((one) => one.differs)")
+    return differs if any(differs) and not all(differs) else []
 
 
 def says_difference(browser: Browser) -> str:

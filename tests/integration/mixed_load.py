@@ -15,7 +15,7 @@ NUM_REQUESTS = 64
 NUM_LEAVERS = 10
 NUM_PREFIXES = 8
 NUM_CLIENTS = 24
-LEAVER_OUTPUT = 60  # so long that a client has left before the end
+LEAVER_OUTPUT, MOST_READ = 200, 30  # so long that a client has left before the end, though it be slow to
 MIN_PROMPT, MAX_PROMPT = 8, 600
 
 
@@ -46,7 +46,7 @@ def plan_load(seed: int) -> list[Planned]:
             body |= {"temperature": 0.8, "top_p": 0.95, "seed": rng.randrange(2**32)}
         if index % 8 == 3:
             body |= {"presence_penalty": 0.5, "repetition_penalty": 1.1, "top_k": 40}
-        leaves_after = rng.randrange(1, LEAVER_OUTPUT // 2) if index in leavers else None
+        leaves_after = rng.randrange(1, MOST_READ) if index in leavers else None
         leaves_within = rng.uniform(0.05, 0.3) if index in leavers and rng.random() < 0.3 else 0.0
         load.append(Planned(f"load-{index}", body, leaves_after, leaves_within))
     return load

@@ -19,7 +19,7 @@ from tests.integration.daemon_process import DaemonProcess, reprise
 from tests.integration.tiny_gemma3 import WINDOW, write_tiny_gemma3
 
 MODEL = "tiny-gemma"
-SYSTEM = "the river in a river. " * 8
+SYSTEM = "the river in a river. " * 9
 NUM_CLIENTS = 8
 FLAGS: dict[str, Any] = {
     "block_size": 8,
