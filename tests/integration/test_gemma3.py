@@ -23,7 +23,7 @@ SYSTEM = "the river in a river. " * 9
 NUM_CLIENTS = 8
 FLAGS: dict[str, Any] = {
     "block_size": 8,
-    "num_kv_blocks": 64,
+    "num_kv_blocks": 32,  # two chats take more than that
     "max_model_len": 256,
     "max_num_seqs": 6,
     "max_num_batched_tokens": 48,
@@ -48,7 +48,7 @@ def body(number: int) -> dict[str, Any]:
     return {
         "model": MODEL,
         "messages": messages,
-        "max_tokens": 60,
+        "max_tokens": 100,
         "seed": number,
         "temperature": 0.8,
         "extra_body": extra,

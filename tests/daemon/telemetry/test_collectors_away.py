@@ -53,6 +53,7 @@ def test_requests_are_answered_all_the_same(
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "12")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     monkeypatch.setattr(open_telemetry, "CLOSE_SECONDS", 0.2)
 
     async def run() -> None:
