@@ -48,7 +48,7 @@ class Workload(NamedTuple):
     from_s: float
     divide_prompt: int
     stretch: float
-    num_requests: int = 140
+    num_requests: int = 70
     divide_rate: float = 1
 
     def arrivals(self, folder: Path) -> list[Arrival]:
@@ -73,9 +73,9 @@ class Workload(NamedTuple):
 CHAT, CODE = "azure-llm-2023-conv.csv.gz", "azure-llm-2023-code.csv.gz"
 MOONCAKE, SERVEGEN = "mooncake-conversation.jsonl.gz", "servegen-m-small-12-clients.csv.gz"
 WORKLOADS = (  # so dense that nearly all have to wait: else two runs of one policy differ as much as two policies
-    Workload("chat", CHAT, 0, 8, 0.04),
-    Workload("code", CODE, 0, 8, 0.03),
-    Workload("mooncake", MOONCAKE, 0, 32, 0.1),
+    Workload("chat", CHAT, 0, 8, 0.04, num_requests=140),
+    Workload("code", CODE, 0, 8, 0.03, num_requests=140),
+    Workload("mooncake", MOONCAKE, 0, 32, 0.1, num_requests=140),
     Workload("servegen", SERVEGEN, 0, 4, 0.05, divide_rate=10),
     Workload("chat, 10 min", CHAT, 600, 8, 0.1),
     Workload("code, 10 min", CODE, 600, 8, 0.2),
