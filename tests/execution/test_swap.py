@@ -26,7 +26,16 @@ from replay.model_runs.open_model import OpenedRunner, Overrides
 from tests.kernels.cpu_library import loaded
 from tests.kernels.cuda_device import loaded_on_gpu
 from tests.kernels.tiny_models import random_parameters
-from tests.replay.recorded_runs import LIMITS, SALT, SCRIPTED_CLASS, TickingClock, entries_of, mixed_load, record_run
+from tests.replay.recorded_runs import (
+    LIMITS,
+    SALT,
+    SCRIPTED_CLASS,
+    TickingClock,
+    bits_of,
+    entries_of,
+    mixed_load,
+    record_run,
+)
 
 MS = 1_000_000
 NUM_REQUESTS = 14
@@ -97,16 +106,6 @@ def made(request: pytest.FixtureRequest, default_source: ModelSource) -> Made:
 @pytest.fixture(scope="module")
 def swapped(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.record(tmp_path_factory.mktemp("swapped") / "run", made.limits)
-
-
-def bits_of(path: Path) -> dict[int, list[tuple[int, int]]]:
-    """request → digest and log-probability of each of its tokens."""
-    bits: dict[int, list[tuple[int, int]]] = {}
-    for entry in entries_of(path):
-        if isinstance(entry.event, StepCompleted):
-            for request, _flag, digest, logprob in entry.event.emitted:
-                bits.setdefault(request, []).append((digest, logprob))
-    return bits
 
 
 def preemptions(path: Path) -> list[RequestPreempted]:

@@ -24,7 +24,7 @@ from replay.model_runs.open_model import OpenedRunner, Overrides
 from tests.execution.test_swap import Timed
 from tests.gpu.loads import load
 from tests.gpu.stage import Outcome, Stage
-from tests.replay.recorded_runs import SALT, SCRIPTED_CLASS, TickingClock, entries_of, record_run
+from tests.replay.recorded_runs import SALT, SCRIPTED_CLASS, TickingClock, bits_of, entries_of, record_run
 from tests.zoo import serving
 from tests.zoo.bug import limits
 from tests.zoo.loads import Load
@@ -121,18 +121,8 @@ def _figures(entries: list[Entry]) -> dict[str, int]:
 
 
 def _equal_as_far_as_both_went(first: Path, second: Path) -> bool:
-    left, right = _bits_of(first), _bits_of(second)
+    left, right = bits_of(first), bits_of(second)
     return all(
         left[number][: len(right[number])] == right[number][: len(left[number])]
         for number in left.keys() & right.keys()
     )
-
-
-def _bits_of(path: Path) -> dict[int, list[tuple[int, int]]]:
-    """request → hidden digest and log-probability bits of each of its tokens."""
-    bits: dict[int, list[tuple[int, int]]] = {}
-    for entry in entries_of(path):
-        if isinstance(entry.event, StepCompleted):
-            for request, _flag, digest, logprob in entry.event.emitted:
-                bits.setdefault(request, []).append((digest, logprob))
-    return bits

@@ -9,6 +9,7 @@ import msgpack
 
 from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned
+from engine.core.events import StepCompleted
 from engine.core.limits import Limits
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
@@ -199,3 +200,13 @@ def changed_decision(
                     )
                 occurrence -= 1
     raise AssertionError(f"the recording holds too few {kind.__name__}")
+
+
+def bits_of(path: Path) -> dict[int, list[tuple[int, int]]]:
+    """request → hidden digest and log-probability bits of each of its tokens."""
+    bits: dict[int, list[tuple[int, int]]] = {}
+    for entry in entries_of(path):
+        if isinstance(entry.event, StepCompleted):
+            for request, _flag, digest, logprob in entry.event.emitted:
+                bits.setdefault(request, []).append((digest, logprob))
+    return bits
