@@ -9,7 +9,7 @@ In reading order:
     deploy/               as a container: the file it is built from, a Kubernetes example
     config_command.py, reload_command.py   `reprise config`, `reprise reload`; `running.py`: how they find a daemon
     models_command.py     `reprise models`: what is on this machine, pulled, verified, removed
-    application.py        routes; `listening.py` sockets; `middleware.py` what all requests pass
+    application.py        routes; `listening.py`, `accepting.py` sockets; `middleware.py` what all requests pass
     tls.py, cors.py       certificates, and pages of other sites
     connections.py        how many clients may be connected; `garbage.py`: when memory is tidied
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte

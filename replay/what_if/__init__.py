@@ -1,6 +1,7 @@
 """`what-if`: a recorded load under other settings, predicted, or executed on the real model. Read in this order:
 
 recorded_load.py     a recorded life as a load: what came from outside and when, each answer, what the steps took
+part.py              a stretch of one life in a question, with what a reader should know of it
 scenario.py          the settings asked for: limits, the core they make, recorded changes of policy
 counterfactual.py    the loop: the core meets the inputs; follows the recording until it does something else
 predicted_steps.py   steps that are not executed: results from the recorded answers
