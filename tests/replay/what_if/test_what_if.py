@@ -211,7 +211,8 @@ def test_the_counterfactual_can_be_recorded_checked_shown_and_compared(
 def test_executed_the_same_tokens_come_out_under_other_settings(recording: Path, tmp_path: Path) -> None:
     """The scripted runner's tokens follow from the context that it reads back, so other bits would be seen."""
     open_steps = opener(Overrides(), open_scripted)
-    settings = {"num_kv_blocks": 60, "scheduling_policy": "priority", "block_size": 8}
+    # the queue holds all, for in a stall of the machine all may come at once
+    settings = {"num_kv_blocks": 60, "scheduling_policy": "priority", "block_size": 8, "max_num_queued_reqs": 64}
     answer = what_if(recording, Question(settings, record_dir=tmp_path / "executed", open_steps=open_steps))
     assert answer.is_executed
     assert answer.fork is None
