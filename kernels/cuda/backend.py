@@ -10,17 +10,16 @@ are then others, and so is the numerics class.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
-from kernels.backend import CannotLoad, Floats, Integers, KVMemory, KVPair, KVRows, LinearProbe, StepBatch, StepOutput
-from kernels.cuda import block_copy, block_digest, slots
+from kernels.backend import CannotLoad, Floats, KVMemory, KVPair, LinearProbe, StepBatch, StepOutput
 from kernels.cuda.autotune import NotInvariant
 from kernels.cuda.decoder_weights import MATRICES, to_device
 from kernels.cuda.draws import draw_rows
 from kernels.cuda.interpreter import correct_interpreter
+from kernels.cuda.kv_memory import DeviceKV
 from kernels.cuda.launch import INTERPRETED, device
 from kernels.cuda.linear import linear
 from kernels.cuda.numerics import numerics
@@ -33,13 +32,8 @@ from kernels.decoder import DecoderParameters, DecoderShape
 from kernels.sampling import Draw, DrawRow
 from kernels.trace import Tap, show_slots
 
-KV_KINDS: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {
-    "bfloat16": (torch.bfloat16, np.dtype(np.uint16)),  # which numpy has not
-    "float8": (torch.uint8, np.dtype(np.uint8)),
-}
 
-
-class CudaBackend:
+class CudaBackend(DeviceKV):
     """See `Backend` for the interface. Its KV memory are tensors on the device.
 
     dtype   of keys and values: "auto" (bfloat16), "bfloat16" or "float8" (e4m3, scale 1)
@@ -49,9 +43,7 @@ class CudaBackend:
     name = "cuda"
 
     def __init__(self, dtype: str = "auto") -> None:
-        self.dtype = "bfloat16" if dtype == "auto" else dtype
-        self._kind, self.kv_dtype = KV_KINDS[self.dtype]
-        self._device = device()
+        super().__init__("bfloat16" if dtype == "auto" else dtype, device())
         if INTERPRETED:
             correct_interpreter()
 
@@ -70,46 +62,6 @@ class CudaBackend:
         except NotInvariant as error:
             raise CannotLoad(str(error)) from error
         self._last: tuple[Prepared, int] | None = None
-
-    # ── KV memory ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, ...]:
-        """[layers, blocks, kv heads, block size, head dim]. The block past the last is the spare one: what pads a step
-        writes there, and nobody reads it."""
-        shape = self.shape
-        return (shape.num_layers, num_blocks + 1, shape.num_kv_heads, block_size, shape.head_dim)
-
-    def new_kv(self, num_blocks: int, block_size: int) -> KVPair:
-        shape = self.kv_shape(num_blocks, block_size)
-        return self._zeros(shape, self._device), self._zeros(shape, self._device)
-
-    def new_host_kv(self, num_blocks: int, block_size: int) -> KVPair:
-        num_layers, _num_blocks, *of_block = self.kv_shape(num_blocks, block_size)
-        host = torch.device("cpu")
-        keys, values = (self._zeros((num_blocks, num_layers, *of_block), host) for _ in range(2))
-        return keys.transpose(0, 1), values.transpose(0, 1)
-
-    def _zeros(self, shape: tuple[int, ...], where: torch.device) -> torch.Tensor:
-        is_pinned = where.type == "cpu" and self._device.type == "cuda"
-        try:
-            return torch.zeros(shape, dtype=self._kind, device=where, pin_memory=is_pinned)
-        except RuntimeError as error:  # torch.OutOfMemoryError is one, and what pinning says is another
-            num_bytes = int(np.prod(shape)) * self._kind.itemsize
-            raise MemoryError(f"{num_bytes} bytes of KV memory cannot be had on {where}: {error}") from error
-
-    def read_slots(self, memory: KVPair, where: Integers) -> KVRows:
-        return slots.read_slots(memory, where)
-
-    def write_slots(self, memory: KVPair, where: Integers, rows: KVRows) -> None:
-        slots.write_slots(memory, where, rows)
-
-    def copy_blocks(
-        self, source: KVPair, target: KVPair, source_blocks: Sequence[int], target_blocks: Sequence[int]
-    ) -> None:
-        block_copy.copy_blocks(source, target, source_blocks, target_blocks)
-
-    def digest_blocks(self, memory: KVPair, blocks: Sequence[int]) -> list[int]:
-        return block_digest.digest_blocks(*memory, blocks)
 
     # ── a step ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,8 +153,6 @@ class CudaBackend:
 
 def unsupported_reason(shape: DecoderShape) -> str | None:
     """Why the kernels cannot run a decoder of this shape; None: they can."""
-    if shape.beyond_llama:
-        return f"{', '.join(shape.beyond_llama)}: the CUDA kernels are for the Llama family"
     if shape.head_dim % 16:
         return f"heads of {shape.head_dim} dimensions: the CUDA kernels need a multiple of 16"
     if shape.hidden_size % 8 or shape.intermediate_size % 8:

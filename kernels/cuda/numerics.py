@@ -16,7 +16,13 @@ from kernels.cuda.weights import Weight
 
 _DECIDE_NO_BIT = (
     *("__init__.py", "backend.py", "block_copy.py", "block_digest.py", "graphs.py", "numerics.py", "prepared.py"),
-    *("slots.py", "staging.py", "watching.py", "workspace.py"),  # bring numbers to and fro, and tell of them
+    *(
+        "kv_memory.py",
+        "slots.py",
+        "staging.py",
+        "watching.py",
+        "workspace.py",
+    ),  # bring numbers to and fro, and tell of them
     *("autotune.py", "device_bench.py", "tile_cache.py", "tuned_weights.py", "tuning.py"),  # choose among equal bits
     *("interpreter.py", "linear_variants.py", "top_k.py"),
 )
