@@ -5,7 +5,7 @@ q, k and v are one matrix, and gate and up another, so that a layer is four matr
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,10 @@ MATRICES = ("qkv", "o", "gate_up", "down")
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Norms and biases are float32."""
+    """Norms and biases are float32.
+
+    is_local   its queries see a window of keys, and it is rotated by the local tables
+    """
 
     attention_norm: torch.Tensor
     qkv: Weight
@@ -32,21 +35,31 @@ class LayerWeights:
     mlp_norm: torch.Tensor
     gate_up: Weight
     down: Weight
+    post_attention_norm: torch.Tensor | None = None
+    post_mlp_norm: torch.Tensor | None = None
+    is_local: bool = False
+
+
+class Tables(NamedTuple):
+    """Of the rotary embedding: float32 [positions, head dim / 2] each."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
     """
     embedding, head   the same numbers where the two are tied
-    cos, sin          float32 [positions, head dim / 2]
+    local_rotary      of the local layers; the very tables of the others where the model has none
     """
 
     embedding: Weight
     layers: tuple[LayerWeights, ...]
     final_norm: torch.Tensor
     head: Weight
-    cos: torch.Tensor
-    sin: torch.Tensor
+    rotary: Tables
+    local_rotary: Tables
 
     def matrices(self) -> list[Weight]:
         """What matrix products read: each layer's four, then the head."""
@@ -68,15 +81,20 @@ def to_device(parameters: DecoderParameters, max_positions: int, device: torch.d
     """Raises torch.OutOfMemoryError."""
     embedding = pack([parameters.embedding], device)
     is_tied = parameters.head is parameters.embedding
-    cos, sin = rotary_tables(parameters.inverse_frequencies, max_positions)
+    rotary = _tables(parameters.inverse_frequencies, max_positions, device)
+    local = parameters.local_inverse_frequencies
     return DecoderWeights(
         embedding,
         tuple([_layer(layer, device) for layer in parameters.layers]),
         _vector([parameters.final_norm], device),
         embedding if is_tied else pack([parameters.head], device),
-        _on(device, cos),
-        _on(device, sin),
+        rotary,
+        _tables(local, max_positions, device) if local else rotary,
     )
+
+
+def _tables(inverse_frequencies: Sequence[float], max_positions: int, device: torch.device) -> Tables:
+    return Tables(*(_on(device, table) for table in rotary_tables(inverse_frequencies, max_positions)))
 
 
 def _layer(layer: LayerParameters, device: torch.device) -> LayerWeights:
@@ -90,6 +108,9 @@ def _layer(layer: LayerParameters, device: torch.device) -> LayerWeights:
         _vector([layer.mlp_norm], device),
         pack([layer.gate, layer.up], device),
         pack([layer.down], device),
+        _optional([layer.post_attention_norm], device),
+        _optional([layer.post_mlp_norm], device),
+        layer.is_local,
     )
 
 

@@ -147,5 +147,6 @@ def _variant(heads: int, kv_heads: int, head_dim: int, kind: str, has_norm: bool
 VARIANTS = (
     _variant(9, 3, 64, "bf16", has_norm=False),
     _variant(32, 8, 128, "bf16", has_norm=True),
+    _variant(16, 8, 256, "bf16", has_norm=True),
     _variant(32, 8, 128, "u8", has_norm=False),
 )

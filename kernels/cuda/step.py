@@ -92,24 +92,38 @@ def run_step(
     memory   (keys, values) of all layers, [layers, blocks + the spare one, kv heads, block size, head dim]
     work     for as many rows as the inputs have
     """
-    embedding.gather(inputs.token_ids, weights.embedding, work.hidden)
+    embedding.gather(inputs.token_ids, weights.embedding, work.hidden, shape.embedding_scale)
     watch.show(OUTSIDE_LAYERS, "embedding", work.hidden)
+    given = None  # the norm of what was given last
     for index, layer in enumerate(weights.layers):
-        _norm(index, layer.attention_norm, shape, work, watch, of="attention_norm", after="mlp_residual")
+        _norm(index, layer.attention_norm, given, shape, work, watch, of="attention_norm", after="mlp_residual")
         _attend(index, layer, weights, shape, inputs, memory, work, watch)
-        _norm(index, layer.mlp_norm, shape, work, watch, of="mlp_norm", after="attention_residual")
+        given = layer.post_attention_norm
+        _norm(index, layer.mlp_norm, given, shape, work, watch, of="mlp_norm", after="attention_residual")
         _gated_mlp(index, layer, shape, work, watch)
-    _finish(weights, shape, inputs, work, result, watch)
+        given = layer.post_mlp_norm
+    _finish(weights, given, shape, inputs, work, result, watch)
 
 
 def _norm(
-    index: int, weight: torch.Tensor, shape: DecoderShape, work: Workspace, watch: Watch, *, of: str, after: str
+    index: int,
+    weight: torch.Tensor,
+    given: torch.Tensor | None,
+    shape: DecoderShape,
+    work: Workspace,
+    watch: Watch,
+    *,
+    of: str,
+    after: str,
 ) -> None:
-    """Add what the layer before (or its attention) has given to the residual stream, and norm the sum."""
+    """Add what the layer before (or its attention) has given to the residual stream, and norm the sum.
+
+    given   weight of the norm that goes before the sum; None: there is none
+    """
     if of == "attention_norm" and index == 0:
         rms_norm.rms_norm(work.hidden, weight, shape.norm_epsilon, work.normed)
     else:
-        rms_norm.add_rms_norm(work.hidden, work.delta, weight, shape.norm_epsilon, work.normed)
+        rms_norm.add_rms_norm(work.hidden, work.delta, weight, shape.norm_epsilon, work.normed, given)
         if watch.show(index - (of == "attention_norm"), after, work.hidden):
             work.delta.zero_()  # the sum was changed: norm it again, by the same kernel
             rms_norm.add_rms_norm(work.hidden, work.delta, weight, shape.norm_epsilon, work.normed)
@@ -135,8 +149,7 @@ def _attend(
         work.qkv,
         inputs.positions,
         inputs.slots,
-        weights.cos,
-        weights.sin,
+        *(weights.local_rotary if layer.is_local else weights.rotary),
         layer.q_norm,
         layer.k_norm,
         shape.norm_epsilon,
@@ -148,7 +161,8 @@ def _attend(
     of_layer = memory[0][index : index + 1], memory[1][index : index + 1]
     watch.show_kv(index, "rotary_k", of_layer)
     watch.show_kv(index, "kv_write", of_layer)
-    attention.attend(work.queries, keys, values, inputs.plan, work.attended)
+    window = shape.window if layer.is_local else 0
+    attention.attend(work.queries, keys, values, inputs.plan, work.attended, shape.attention_scale, window)
     watch.show(index, "attention", work.attended)
     linear.linear(work.attended, layer.o, work.delta)
     watch.show(index, "o", work.delta)
@@ -166,6 +180,7 @@ def _gated_mlp(index: int, layer: LayerWeights, shape: DecoderShape, work: Works
 
 def _finish(
     weights: DecoderWeights,
+    given: torch.Tensor | None,
     shape: DecoderShape,
     inputs: StepInputs,
     work: Workspace,
@@ -173,14 +188,17 @@ def _finish(
     watch: Watch,
 ) -> None:
     """Final norm, logits and their statistics, of the rows that are wanted alone."""
-    if watch is not NOBODY:  # the sum that `add_rms_norm` makes below, of all rows: one addition of float32 each
-        summed = work.hidden + work.delta
+    final_norm, epsilon = weights.final_norm, shape.norm_epsilon
+    if watch is not NOBODY:  # the sum that is made below, of all rows
+        summed = work.hidden.clone()
+        rms_norm.add_rms_norm(summed, work.delta, final_norm, epsilon, work.normed, given)
         if watch.show(shape.num_layers - 1, "mlp_residual", summed):
             work.hidden.copy_(summed)
             work.delta.zero_()
+            given = None
     torch.index_select(work.hidden, 0, inputs.logit_rows, out=result.residual)
     torch.index_select(work.delta, 0, inputs.logit_rows, out=result.delta)
-    rms_norm.add_rms_norm(result.residual, result.delta, weights.final_norm, shape.norm_epsilon, result.normed)
+    rms_norm.add_rms_norm(result.residual, result.delta, final_norm, epsilon, result.normed, given)
     watch.show(OUTSIDE_LAYERS, "final_norm", result.normed)
     head.head(result.normed, weights.head, result.logits)
     watch.show(OUTSIDE_LAYERS, "head", result.logits)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.cuda import attention_plan
 from kernels.cuda.attention_plan import SPLIT_KEYS, AttentionShape
-from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights
+from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights, Tables
 from kernels.cuda.device_bench import fixed_planes
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.step import StepInputs, StepResult, run_step
@@ -105,7 +105,8 @@ def _weights(shape: DecoderShape, format: str, head_format: str, load: Load) -> 
     )
     head = matrix(shape.vocab_size, hidden, head_format, load.num_sequences)
     table = torch.empty(_POSITIONS, shape.head_dim // 2, device=_META)
-    return DecoderWeights(head, (layer,) * shape.num_layers, norm, head, table, table)
+    tables = Tables(table, table)
+    return DecoderWeights(head, (layer,) * shape.num_layers, norm, head, tables, tables)
 
 
 def likely_tile(shape: Shape, num_rows: int) -> Tile:

@@ -172,8 +172,6 @@ def test_what_cannot_be_computed_is_named() -> None:
     assert unsupported_reason(DecoderShape(1, 64, 96, 4, 2, 24, 120, 1e-5)) == (
         "heads of 24 dimensions: the CUDA kernels need a multiple of 16"
     )
-    with_window = DecoderShape(1, 64, 96, 4, 2, 16, 120, 1e-5, window=8)
-    assert "sliding windows of 8 keys" in str(unsupported_reason(with_window))
 
 
 def test_the_numerics_class_says_that_these_are_the_interpreters_bits(backend: CudaBackend) -> None:

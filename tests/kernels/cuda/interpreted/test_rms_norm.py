@@ -33,6 +33,16 @@ def test_what_is_added_first_stays_in_the_residual_stream() -> None:
     assert torch.equal(out, plain)
 
 
+def test_what_is_normed_before_it_is_added_is_normed_as_any_row_is() -> None:
+    hidden, delta, weight, post_norm = (_rows(seed, 5, 80) for seed in (1, 2, 3, 4))
+    added, out, normed, plain = hidden.clone(), *(torch.empty(5, 80) for _ in range(3))
+    add_rms_norm(added, delta, weight[0], EPSILON, out, post_norm[0])
+    rms_norm(delta, post_norm[0], EPSILON, normed)
+    assert torch.equal(added, hidden + normed)
+    rms_norm(added, weight[0], EPSILON, plain)
+    assert torch.equal(out, plain)
+
+
 def test_a_row_alone_has_the_bits_it_has_in_company() -> None:
     hidden, weight = _rows(1, 9, 576), _rows(2, 1, 576)[0]
     together = torch.empty(9, 576)
