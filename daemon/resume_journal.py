@@ -9,7 +9,8 @@ A frame is u32 length, 12 random bytes, AES-256-GCM ciphertext of a msgpack body
 name and the frame's number, so frames cannot be exchanged. A torn tail ends the file: the tokens behind it are drawn
 again, equal. The key lies in the runtime directory, never beside the files: whoever gets the disk alone reads
 nothing. Appends are gathered and written by a thread, so the event loop never waits for the disk; only an opening is
-waited for, before its client is told that it can come back. It must not know HTTP.
+waited for, before its client is told that it can come back. Nothing is synced: what the kernel has outlives the
+daemon, and a power loss takes the key along, which lies in memory by the unit. It must not know HTTP.
 """
 
 import asyncio

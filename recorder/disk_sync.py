@@ -1,10 +1,11 @@
 """Syncing, in a thread of its own: a disk that stalls in fsync delays neither appending nor what waits for it.
 
 It knows files under way (`FramedFile`) and nothing of what is in them. What a file's sync failed with stays on the
-file, for its writer to see.
+file, for its writer to see; so does that somebody has removed it, which no write would tell.
 """
 
 import contextlib
+import errno
 import threading
 from queue import Empty, SimpleQueue
 
@@ -59,6 +60,8 @@ class DiskSync:
             return
         file.waits_for_sync = False  # before the sync: what is appended during it needs another
         try:
+            if file.is_removed and not file.is_retired:
+                raise FileNotFoundError(errno.ENOENT, "somebody has removed the file under way")
             if not file.is_named:
                 sync_directory(file.path.parent)
                 file.is_named = True

@@ -61,6 +61,11 @@ class FramedFile:
         """To the disk itself; raises OSError."""
         os.fdatasync(self._descriptor)
 
+    @property
+    def is_removed(self) -> bool:
+        """Somebody has taken its name away: what is appended goes with it when it is closed. Raises OSError."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

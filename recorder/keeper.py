@@ -44,6 +44,7 @@ class Keeper:
         self._closing = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._pinned: set[tuple[int, str]] = set()
+        self._told = ("", False)  # the last error, and whether entries are being lost by it
         self._last_pass_ns = -PASS_INTERVAL_NS if self._has_neighbours() else clock.now_ns()
         self.outcome = Outcome()
         self.num_removed = 0
@@ -69,6 +70,7 @@ class Keeper:
             if self._is_due() and not self._closing.is_set():
                 self._pass()
             self._mind_the_floor()
+            self._tell_faults()
         self._pin_incidents()
         self._seal_what_is_small()
 
@@ -118,6 +120,16 @@ class Keeper:
         except OSError:
             return False
         return free.f_bavail * free.f_frsize < self._bounds.min_free_bytes
+
+    def _tell_faults(self) -> None:
+        """What the disk refuses though it has space, or somebody removes under the recorder: once, and its end."""
+        recorder = self._recorder
+        state = recorder.last_error, recorder.has_gap_to_write and not recorder.is_paused
+        if state == self._told:
+            return
+        self._told = state
+        figures: dict[str, object] = {"error": state[0], "num_gap_entries": recorder.num_gap_entries}
+        self._warn("recording has stopped, and is tried again" if state[1] else "recording goes on", figures)
 
     def _mind_the_floor(self) -> None:
         """What is left of the disk belongs to others: recording stops, counted as a gap, until there is space again."""

@@ -171,7 +171,8 @@ def read_key_file(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise KeyUnusable(f"the key in {path} cannot be read: {error.strerror}") from error
+        remedy = "let the daemon's user read it (--vault-key-file, or the credential reprise-vault-key)"
+        raise KeyUnusable(f"the vaults' master key in {path} cannot be read: {error.strerror}; {remedy}") from error
     return data if len(data) == KEY_BYTES else _decoded(data.strip(), str(path))
 
 

@@ -4,7 +4,7 @@ Everything here runs in the writer thread; it may wait for the disk, but never f
 leaves this module: it becomes a gap, which is written as soon as writing works again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -64,8 +64,13 @@ class SegmentWriter:
         demand: KeyframeDemand,
         max_segment_bytes: int,
         max_age_ns: int,
+        make_folder: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begins the next segment of the folder. Raises RecordingUnwritable."""
+        """Begins the next segment of the folder. Raises RecordingUnwritable.
+
+        make_folder   anew, when somebody has removed it; raises OSError
+        """
+        self._make_folder = make_folder
         self._demand = demand
         self._directory = directory
         self._clock = clock
@@ -234,10 +239,13 @@ class SegmentWriter:
 
     def _begin_segment(self, first: _Frame) -> None:
         """Raises OSError, and then the segment before stays the one in use."""
+        if not self._directory.is_dir():
+            self._make_folder()
+        is_cut = self._file.is_broken and self._file.path.exists()
         header = self._stamped(
             self._header,
             segment_number=self._header.segment_number + 1,
-            previous_segment_digest=file_digest(self._file.path) if self._file.is_broken else self._file.digest(),
+            previous_segment_digest=file_digest(self._file.path) if is_cut else self._file.digest(),
             first_sequence=first.sequence,
             starts_fresh=False,
         )

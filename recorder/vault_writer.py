@@ -30,6 +30,7 @@ class VaultWriter:
     """Appends contents; what the disk refuses is counted and becomes a gap record when writing works again.
 
     num_lost   records that are not on file and not yet told in a gap record
+    last_error   why the last one is not on file; "" if all are
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class VaultWriter:
         self._num_closed_bytes = 0
         self.num_lost = 0
         self._cause = ""
+        self.last_error = ""
         try:
             self._file = self._create(segment_number)
         except OSError as error:
@@ -70,6 +72,7 @@ class VaultWriter:
     def note_lost(self, num_records: int, cause: str) -> None:
         self.num_lost += num_records
         self._cause = cause
+        self.last_error = f"contents: {cause}"
 
     def see(self, entry: Entry) -> None:
         """Learn whose request it is. Call it before `append` of what the request brought."""

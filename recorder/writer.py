@@ -7,6 +7,7 @@ Whoever shows an entry to the world first asks `wait_until_settled` whether it i
 killed process has told nobody of anything that its recording lacks.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -77,7 +78,14 @@ class Recorder:
         self._demand = KeyframeDemand()
         try:
             self._segments = SegmentWriter(
-                directory, header, clock, self._disk, self._demand, max_segment_bytes, max_segment_age_s * _NS_PER_S
+                directory,
+                header,
+                clock,
+                self._disk,
+                self._demand,
+                max_segment_bytes,
+                max_segment_age_s * _NS_PER_S,
+                self._claim_again,
             )
             number = self._segments.segment_number
             self._vault = self._open_vault(header, clock, number, keys) if record_content else None
@@ -124,8 +132,8 @@ class Recorder:
 
     @property
     def last_error(self) -> str:
-        """What the disk or the encoding said last; "" if all went well."""
-        return self._segments.last_error
+        """What the disk or the encoding said last, of the vault where all is well else; "" if it never did."""
+        return self._segments.last_error or (self._vault.last_error if self._vault else "")
 
     @property
     def wants_keyframe(self) -> bool:
@@ -181,6 +189,15 @@ class Recorder:
         self._thread.join(_CLOSE_TIMEOUT_S)
         if not self._thread.is_alive() and self._disk.close(_CLOSE_TIMEOUT_S):
             os.close(self._folder)  # gives up the claim
+
+    def _claim_again(self) -> None:
+        """Writer thread: the folder was removed. Raises OSError."""
+        try:
+            folder = claim_folder(self.directory)
+        except RecordingUnwritable as error:
+            raise FileNotFoundError(errno.ENOENT, str(error)) from error
+        os.close(self._folder)
+        self._folder = folder
 
     def _open_vault(self, header: Header, clock: Clock, segment_number: int, keys: "KeyRing | None") -> "VaultWriter":
         from recorder.vault_writer import VaultWriter  # here, for most recordings hold no contents

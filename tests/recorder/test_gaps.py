@@ -1,18 +1,25 @@
 """What cannot be kept is counted, stands in the recording as a gap, and never reaches the engine as an error."""
 
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from engine.clock import SystemClock
 from engine.core.events import StepFailed
 from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap
 from recorder.continuity import NoticeKind
+from recorder.errors import RecordingUnwritable
+from recorder.format import segment_path
 from tests.recorder.samples import read, recorder, small_entries, step_entry, wait_until_written
 
 
@@ -203,3 +210,26 @@ def in_subprocess(body: str, folder: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
+
+
+@pytest.mark.parametrize("removed", ["the segment", "the folder"])
+def test_what_somebody_removes_under_the_recorder_is_followed_by_a_new_segment(tmp_path: Path, removed: str) -> None:
+    run = tmp_path / "run"
+    writer = recorder(run, sync_interval_ms=10)
+    writer.record(step_entry(0))
+    wait_until_written(writer, 1)
+    shutil.rmtree(run) if removed == "the folder" else segment_path(run, 1).unlink()
+    for sequence in itertools.count(1):
+        writer.record(step_entry(sequence))
+        assert writer.wait_until_settled(sequence, 10)
+        if writer.segment_number > 1:
+            break
+        time.sleep(0.01)
+    assert "somebody has removed the file under way" in writer.last_error
+    with pytest.raises(RecordingUnwritable, match="another process records"):
+        recorder(run)
+    writer.close("done")
+    assert writer.num_gap_entries == 0, "all that came was taken; what was in the file went with it"
+    found, recording = read(run)
+    assert [segment.header.segment_number for segment in recording.segments] == [2]
+    assert found[-2].sequence == sequence

@@ -38,7 +38,7 @@ def test_segments_are_bounded_and_chained(folder: Path) -> None:
 
 def test_an_entry_larger_than_a_segment_has_one_to_itself(tmp_path: Path) -> None:
     entries = [small_entries(3)[0], step_entry(1, num_rows=200), small_entries(3)[2]]
-    found, recording = read(record(tmp_path / "run", entries, max_segment_bytes=3000))
+    found, recording = read(record(tmp_path / "run", entries, max_segment_bytes=4000))
     assert found[:-1] == entries
     assert [segment.header.first_sequence for segment in recording.segments] == [0, 1, 2]
 
