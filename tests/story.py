@@ -37,6 +37,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    StepLaunched,
     TimerFired,
 )
 from engine.core.kv_mismatch import taken_out, without_rows
@@ -60,6 +61,8 @@ class Story:
         self._step_ns = step_ns
         self._now_ns = 0
         self._plan: StepPlanned | None = None
+        self._ahead: StepPlanned | None = None
+        self._drawing: frozenset[int] | None = None  # of a launched step: the core counts its tokens already
 
     def arrives(
         self,
@@ -130,6 +133,7 @@ class Story:
         flags = {self.numbers[name]: FinishFlag.STOP for name in stop}
         flags |= {self.numbers[name]: FinishFlag.ERROR for name in error}
         plan = self._plan
+        drawing = self._drawing_of(plan) if self._drawing is None else self._drawing
         execute_ns = self._step_ns(plan) if execute_ms is None else execute_ms * 1_000_000
         emitted, filled = [], []
         for number, start, count in plan.rows:
@@ -139,9 +143,20 @@ class Story:
             size = self.limits.block_size
             first = max(start // size, request.num_prompt_tokens // size)
             filled += [(number, f"{number}:{index}".encode()) for index in range(first, (start + count) // size)]
-            if start + count == request.num_tokens:
+            if number in drawing:
                 emitted.append((number, flags.get(number, FinishFlag.NONE), 0, 0))
         self.on(StepCompleted(plan.step, tuple(emitted), tuple(filled), execute_ns, 0, swap_ms * 1_000_000))
+
+    def launches(self) -> None:
+        """The step under way goes to the device: the core may plan the next one."""
+        assert self._plan is not None, "no step is under way"
+        self._drawing = self._drawing_of(self._plan)
+        self.on(StepLaunched(self._plan.step))
+
+    def _drawing_of(self, plan: StepPlanned) -> frozenset[int]:
+        """Whose rows reach their last known token."""
+        live = self.core.requests
+        return frozenset([n for n, start, count in plan.rows if n in live and start + count == live[n].num_tokens])
 
     def fails(self) -> None:
         assert self._plan is not None, "no step is under way"
@@ -150,13 +165,15 @@ class Story:
     def on(self, event: Event) -> None:
         self._now_ns += 1_000_000
         if isinstance(event, StepCompleted | StepFailed):
-            self._plan = None
+            self._plan, self._ahead, self._drawing = self._ahead, None, None
         self.decisions = self.core.handle(event, self._now_ns)
         self.history += self.decisions
         if isinstance(event, KVMismatch) and self._plan is not None:
             self._plan = without_rows(self._plan, taken_out(self.decisions))
         for decision in self.decisions:
-            if isinstance(decision, StepPlanned):
+            if isinstance(decision, StepPlanned) and isinstance(event, StepLaunched):
+                self._ahead = decision
+            elif isinstance(decision, StepPlanned):
                 self._plan = decision
         self.core.check_invariants()
 

@@ -6,7 +6,7 @@ itself: one entry, `handle`), `policies/` (who comes first, who gives way), `sta
 the bound that it keeps), `phases/` (what prefill and decode get of a step), `step_time.py` (what a step will take),
 `admission.py` (who is let in although blocks are free: the watermark of `thrash.py`, and `expected_output.py`),
 `queue_limits.py`, `drain_rate.py` and `deadlines.py` (what the queue refuses, for how long, and how long it keeps),
-`kv_mismatch.py` (what is done when a block went wrong),
+`kv_mismatch.py` (what is done when a block went wrong), `ahead.py` (the next step, planned while one runs),
 `swapping.py` (whether a victim's blocks go to the `host_pool.py`, by the measured `swap_cost.py`), `limits.py`,
 `errors.py`, `keyframes/` (the whole state as plain values, and back).
 Beside it lie `sampling_params.py` and `contents.py` (carried, never read here) and `vocabulary.py` (kind numbers).

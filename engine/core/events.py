@@ -120,6 +120,15 @@ class StepFailed(NamedTuple):
     error: str
 
 
+class StepLaunched(NamedTuple):
+    """The step under way was handed to the device, which will be busy with it: time to plan the next one.
+
+    Comes only where `async_scheduling` is on, between the step's plan and its result.
+    """
+
+    step: int
+
+
 class DrainRequested(NamedTuple):
     """Take no new request; finish those that are here."""
 
@@ -202,4 +211,5 @@ Event = (
     | ExecutorRestarted
     | KVMismatch
     | AuditCompleted
+    | StepLaunched
 )

@@ -7,6 +7,7 @@ blocks last; an admitted request gets blocks for all of its known tokens, so a p
 blocks. 3. Whoever waits for a new reason is told.
 """
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from engine.core.admission import AdmissionControl, Refusal
@@ -105,13 +106,47 @@ class Planner:
         self.policy.on_finished(request, reason)
         return finished
 
-    def plan_step(self, now_ns: int) -> list[Decision]:
-        """One pass. The last decision is the StepPlanned, unless there is nothing to compute."""
+    def can_plan_ahead(self, ending: Container[int], num_ending: int) -> bool:
+        """Somebody goes on after the step under way, whose rows are counted; and nobody would have to give way.
+
+        ending   numbers of the running whose last token it draws
+        """
+        if num_ending == len(self.running):
+            return False
+        if self.pool.num_free < len(self.running) and self._num_lacking_blocks(ending) > self.pool.num_free:
+            return False
+        head = self.waiting.head
+        if head is None or len(self.running) >= self.limits.max_num_seqs:
+            return True
+        if not self.policy.victims_for_admission(self._preemptible(), head):
+            return True
+        hits = self._find_hits(head)
+        num_usable = self.pool.num_free - self.pool.num_evictable_among(hits)
+        return self._num_blocks_for(head.num_tokens) - len(hits) <= num_usable
+
+    def _num_lacking_blocks(self, ending: Container[int]) -> int:
+        """That the running need for their next tokens; prefills have had theirs since they were admitted."""
+        size = self.limits.block_size
+        return sum(
+            [
+                request.num_computed_tokens >= len(request.block_table) * size
+                for request in self.running
+                if request.number not in ending
+            ]
+        )
+
+    def plan_step(self, now_ns: int, ending: Container[int] | None = None) -> list[Decision]:
+        """One pass. The last decision is the StepPlanned, unless there is nothing to compute.
+
+        ending   for a pass ahead, which preempts nobody: numbers of those that the step under way brings to their ends
+        """
         if not self.running and not self.waiting:
             return []
         decodes, prefills = self._running_by_phase()
+        if ending:
+            decodes = [request for request in decodes if request.number not in ending]
         share = self._share(decodes, prefills)
-        self._step = _StepDraft()
+        self._step = _StepDraft(may_preempt=ending is None)
         self._now_ns = now_ns
         self._num_passes += 1
         self.waiting.begin_pass()
@@ -222,6 +257,7 @@ class Planner:
         return True
 
     def _preempt(self, victim: Request, beneficiary: Request, reason: PreemptReason) -> None:
+        assert self._step.may_preempt, "a pass ahead preempts nobody"
         choice = self.swapping.swap_out(victim)
         num_tokens_lost = 0 if choice.host_blocks else victim.num_computed_tokens
         num_blocks_freed = self.pool.release(victim.block_table)
@@ -333,6 +369,8 @@ class Planner:
 
     def _take_blocks_for(self, candidate: Request, num_short: int, hits: list[int]) -> bool:
         """Preempt less urgent running requests for `candidate`, if together they can free enough beside its `hits`."""
+        if not self._step.may_preempt:  # `can_plan_ahead` sees to it that the next pass may
+            return False
         chosen: list[Request] = []
         num_gained = 0
         for victim in self.policy.victims_for_admission(self._preemptible(), candidate):
@@ -432,7 +470,8 @@ class _HeadReason(NamedTuple):
 class _StepDraft:
     """What a pass has put together so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_preempt: bool = True) -> None:
+        self.may_preempt = may_preempt
         self.decisions: list[Decision] = []
         self.rows: dict[Request, int] = {}  # request → tokens to compute
         self.new_blocks: dict[int, list[int]] = {}

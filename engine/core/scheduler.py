@@ -1,12 +1,13 @@
 """The core: `handle(event, now_ns)` is its one entry; what is not an event cannot influence it.
 
 It keeps the live requests and turns each event into decisions; whenever there is work and no step is under way it
-lets the planner (`planner.py`) plan one. A request that ends while a step computes rows for it is gone at once; its
-rows in that step's result are ignored.
+lets the planner (`planner.py`) plan one, and one more while that runs where `async_scheduling` is on (`ahead.py`). A
+request that ends while a step computes rows for it is gone at once; its rows in that step's result are ignored.
 """
 
 from collections import deque
 
+from engine.core.ahead import StepsAhead
 from engine.core.deadlines import Deadlines
 from engine.core.decisions import (
     Decision,
@@ -32,6 +33,7 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    StepLaunched,
     TimerFired,
 )
 from engine.core.kv_cache import BlockPool
@@ -65,6 +67,7 @@ class Core:
         self._deadlines = Deadlines()
         self._live_ids: dict[str, int] = {}
         self._step_under_way: StepPlanned | None = None
+        self._ahead = StepsAhead() if limits.async_scheduling else None
         self._is_draining = False
         self._drain_rate = DrainRate()
         self._handlers = {
@@ -78,6 +81,7 @@ class Core:
             KVMismatch: self._on_kv_mismatch,
             AuditCompleted: self._on_audit_completed,
             TimerFired: self._on_timer_fired,
+            StepLaunched: self._on_step_launched,
         }
 
     @property
@@ -92,8 +96,13 @@ class Core:
 
     @property
     def step_under_way(self) -> StepPlanned | None:
-        """The step whose result has not come yet."""
+        """The step whose result has not come yet; the earlier of two."""
         return self._step_under_way
+
+    @property
+    def step_ahead(self) -> StepPlanned | None:
+        """The step that was planned while the one under way ran."""
+        return None if self._ahead is None else self._ahead.plan
 
     def check_invariants(self) -> None:
         """No block of either pool is lost or in two places. Cost: one pass over both."""
@@ -192,6 +201,8 @@ class Core:
 
     def _on_kv_mismatch(self, event: KVMismatch, now_ns: int) -> list[Decision]:
         """It is seen before the step under way is executed, if there is one: whoever is made right has no row in it."""
+        if self.step_ahead is not None:
+            raise NonDeterministicCore("a KV mismatch was told between a step's launch and its result")
         decisions = make_right(
             event,
             self.requests,
@@ -225,6 +236,8 @@ class Core:
         return policy
 
     def _finish(self, request: Request, reason: FinishReason, now_ns: int) -> RequestFinished:
+        if self._ahead is not None:
+            self._ahead.give_up(request)
         finished = self.planner.finish(request, reason)
         self._forget(request, now_ns)
         return finished
@@ -238,24 +251,45 @@ class Core:
 
     def _plan(self, decisions: list[Decision], now_ns: int) -> None:
         planned = self.planner.plan_step(now_ns)
-        for decision in planned:
-            if type(decision) is RequestFinished:
-                self._forget(self.requests[decision.request], now_ns)
+        self._forget_finished(planned, now_ns)
         decisions.extend(planned)
         if planned and type(planned[-1]) is StepPlanned:
             self._step_under_way = planned[-1]
 
+    def _forget_finished(self, planned: list[Decision], now_ns: int) -> None:
+        """Those that the pass has brought to their ends."""
+        for decision in planned:
+            if type(decision) is RequestFinished:
+                self._forget(self.requests[decision.request], now_ns)
+
     def _take_step(self, step: int) -> StepPlanned:
-        plan, self._step_under_way = self._step_under_way, None
+        plan = self._step_under_way
+        self._step_under_way = None if self._ahead is None else self._ahead.take_plan()
         if plan is None or plan.step != step:
             planned = "none" if plan is None else f"step {plan.step}"
             raise NonDeterministicCore(f"the result of step {step} arrived while {planned} is under way")
         return plan
 
+    def _on_step_launched(self, event: StepLaunched, now_ns: int) -> list[Decision]:
+        launched, ahead = self._step_under_way, self._ahead
+        if launched is None or launched.step != event.step or self.step_ahead is not None:
+            raise NonDeterministicCore(f"step {event.step} was launched, but it is not the one to be launched")
+        if ahead is None:
+            return []
+        decisions = ahead.plan_after(launched, self.requests, self.planner, now_ns)
+        self._forget_finished(decisions, now_ns)
+        return decisions
+
+    def _observe_copies(self, swap_ns: int) -> None:
+        self.planner.swapping.cost.observe(swap_ns)
+        if self._ahead is not None:
+            self.planner.swapping.cost.planned(self._ahead.take_copies())
+
     def _on_step_completed(self, event: StepCompleted, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
+        awaited = {} if self._ahead is None else self._ahead.awaited
         notices = self._learn(plan, event.execute_ns + event.sample_ns)
-        self.planner.swapping.cost.observe(event.swap_ns)
+        self._observe_copies(event.swap_ns)
         self._advance(plan, event)
         emitted: list[tuple[int, int]] = []
         emitting: list[Request] = []
@@ -267,13 +301,21 @@ class Core:
             if flag == FinishFlag.ERROR:
                 finished.append(self._finish(request, FinishReason.FAILED, now_ns))
                 continue
-            request.num_output_tokens += 1
+            if request.max_output_tokens == 0:  # only its prompt was asked for: what would follow is told to nobody
+                finished.append(self._finish(request, FinishReason.LENGTH, now_ns))
+                continue
+            if number in awaited:
+                del awaited[number]
+            else:
+                request.num_output_tokens += 1
             emitted.append((number, request.num_output_tokens))
             emitting.append(request)
             if flag == FinishFlag.STOP:
                 finished.append(self._finish(request, FinishReason.STOP, now_ns))
             elif request.num_output_tokens >= request.max_output_tokens:
                 finished.append(self._finish(request, FinishReason.LENGTH, now_ns))
+        if awaited:
+            raise NonDeterministicCore(f"step {event.step} was to draw a token for {sorted(awaited)}, and did not")
         self.planner.policy.on_step(emitting, event.execute_ns + event.sample_ns, now_ns)
         if emitted:
             return [TokensEmitted(plan.step, tuple(emitted)), *finished, *notices]
@@ -328,7 +370,7 @@ class Core:
 
     def _on_step_failed(self, event: StepFailed, now_ns: int) -> list[Decision]:
         plan = self._take_step(event.step)
-        self.planner.swapping.cost.observe(0)
+        self._observe_copies(0)
         rows = [self.requests[number] for number, _start, _count in plan.rows if number in self.requests]
         return [self._finish(request, FinishReason.FAILED, now_ns) for request in rows]
 

@@ -10,7 +10,9 @@ guard takes at most one in `max_passes_over` + 1 admissions from the policy's or
 **Theorem.** Let n = max_num_seqs, M = max_model_len, B = max_passes_over, N = max_preemptions, and let r find O older
 live requests when it arrives. Assume: prompt and output have at most M tokens together (the core refuses others); the
 pool holds every request alone (the core refuses it, or ends it); every step computes a token; admission is not held
-back while nobody runs. Then, whatever arrives, whatever the policy ranks and however the phases share a step,
+back while nobody runs. (Planned ahead, a step may compute none: all its rows may be of requests that ended in the step
+before. Read M + 1 for M then: each request leaves at most one such row behind.) Then, whatever arrives, whatever the
+policy ranks and however the phases share a step,
 
     1. r is preempted at most N times;
     2. r is admitted after at most A = (O + 1) B + O (N + 1) passes that admit others, and after at most (A + 1) W
@@ -52,7 +54,7 @@ class StarvationGuard:
 
 def max_passes_without_admission(limits: Limits) -> int:
     """W of the theorem: passes in a row that may admit nobody though somebody waits."""
-    return limits.max_num_seqs * limits.max_model_len
+    return limits.max_num_seqs * (limits.max_model_len + limits.async_scheduling)
 
 
 def max_admitting_passes(limits: Limits, num_older: int) -> int:

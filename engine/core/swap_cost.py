@@ -23,6 +23,11 @@ class SwapCost:
     def planned(self, num_blocks: int) -> None:
         self._num_planned += num_blocks
 
+    def take_planned(self) -> int:
+        """Copies planned since the last call of `observe`, not counted any more: they belong to a later step."""
+        num_blocks, self._num_planned = self._num_planned, 0
+        return num_blocks
+
     def observe(self, swap_ns: int) -> None:
         """The copies planned since the last call took so long; 0 where nobody measured, or nothing was copied."""
         num_blocks, self._num_planned = self._num_planned, 0

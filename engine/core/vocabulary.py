@@ -73,6 +73,7 @@ KINDS: dict[int, type[Any]] = {
     8: events.TimerFired,
     9: events.KVMismatch,
     10: events.AuditCompleted,
+    11: events.StepLaunched,
     101: decisions.RequestRejected,
     102: decisions.RequestDeferred,
     103: decisions.RequestAdmitted,

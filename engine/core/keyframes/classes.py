@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.core import (
     admission,
+    ahead,
     deadlines,
     decisions,
     drain_rate,
@@ -33,8 +34,9 @@ from engine.core.phases import adaptive, chunked, pools, prefill_first
 from engine.core.policies import deadline, fair, fcfs, output_lengths, priority, shortest
 
 _MODULES = (
-    *(admission, deadlines, decisions, drain_rate, events, expected_output, host_pool, kv_cache, limits, planner),
-    *(queue_limits, request, sampling_params, scheduler, starvation, step_time, swap_cost, swapping, thrash, waiting),
+    *(admission, ahead, deadlines, decisions, drain_rate, events, expected_output, host_pool, kv_cache, limits),
+    *(planner, queue_limits, request, sampling_params, scheduler, starvation, step_time, swap_cost, swapping),
+    *(thrash, waiting),
     *(adaptive, chunked, pools, prefill_first),
     *(deadline, fair, fcfs, output_lengths, priority, shortest),
 )
@@ -44,6 +46,8 @@ LEFT_OUT: dict[str, frozenset[str]] = {
     "Planner": frozenset({"_step"}),  # of the last pass: each pass begins a new one
     "BlockPool": frozenset({"_block_of_digest"}),  # the other index turned round, in the same order
 }
+
+LEFT_OUT_IF_NONE: dict[str, frozenset[str]] = {"Core": frozenset({"_ahead"})}  # a core that never plans ahead has none
 
 
 class KeyframeError(Exception):
@@ -82,7 +86,12 @@ def fields_of(value: Any) -> tuple[str, ...]:
         slots = _SLOTS[kind] = tuple(_slots(kind))
     names = (*slots, *attributes) if (attributes := getattr(value, "__dict__", ())) else slots
     left_out = LEFT_OUT.get(kind.__qualname__)
-    return tuple([name for name in names if name not in left_out]) if left_out else names
+    if left_out is None:
+        return names
+    if_none = LEFT_OUT_IF_NONE.get(kind.__qualname__, ())
+    return tuple(
+        [name for name in names if name not in left_out and not (name in if_none and getattr(value, name) is None)]
+    )
 
 
 _SLOTS: dict[type[Any], tuple[str, ...]] = {}
