@@ -14,6 +14,24 @@ def test_search_finds_requests_and_leads_to_them(browser: Browser, page: str) ->
     assert "RequestPreempted" in browser.until_text("#panel", "Reasons")
 
 
+def test_what_was_found_can_be_all_that_is_shown(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#panel=ask&query=search&row=30")
+    browser.click("#only-found")
+    browser.until(lambda: browser.run(TENANTS) == ["search"], "only their rows are shown")
+    browser.open_page(browser.until(lambda: filtered(browser), "the address says so"))
+    browser.until(lambda: browser.run(TENANTS) == ["search"], "and a link restores it")
+    browser.click("#filter")
+    browser.until(lambda: len(browser.run(TENANTS)) == 3, "all rows again")
+
+
+TENANTS = "return [...new Set([...reprise.timeline.known.byRow.values()].map((one) => one.tenant))]"
+
+
+def filtered(browser: Browser) -> str:
+    link = str(browser.run("return location.href"))
+    return link if "filter=search" in link else ""
+
+
 def test_every_saved_question_is_answered(browser: Browser, page: str) -> None:
     browser.open_page(f"{page}#panel=ask")
     browser.until(lambda: browser.run("return document.querySelectorAll('#questions option').length") > 10, "questions")

@@ -43,6 +43,29 @@ def test_n_and_p_lead_from_difference_to_difference(browser: Browser, page: str)
     assert (browser.state("difference"), browser.state("from")) == (0, first)
 
 
+def test_preemptions_of_both_are_drawn_as_arrows_each_in_its_lane(browser: Browser, page: str) -> None:
+    browser.open_page(page + SIDE_BY_SIDE)
+    browser.until(lambda: browser.run("return reprise.timeline.otherArrows.length"), "arrows of B")
+    lengths = browser.run("return [reprise.timeline.arrows.length, reprise.timeline.otherArrows.length]")
+    assert lengths == [browser.run_async(NUM_PREEMPTIONS, which) for which in ("", "other")]
+    rows = browser.until(lambda: browser.run(ROWS_OF_OTHER_ARROWS), "their rows are known")
+    assert all(request == other for request, other in rows)
+    browser.run("reprise.update({ beside: 0, group: 'tenant' })")
+    browser.until(lambda: browser.run("return reprise.timeline.otherArrows.length") == 0, "one alone has no others")
+
+
+NUM_PREEMPTIONS = """
+const body = JSON.stringify({ sql: "SELECT count(*) FROM preemptions" });
+fetch(`api/sql?which=${arguments[0]}`, { method: "POST", headers: { "Content-Type": "application/json" }, body })
+  .then((answer) => answer.json()).then(({ rows }) => done(rows[0][0]));
+"""
+ROWS_OF_OTHER_ARROWS = """
+const { known, otherArrows } = reprise.timeline;
+const rows = otherArrows.map((one) => [one.victim, known.byRow.get(known.rowOfOther.get(one.victim))?.other.request]);
+return rows.some(([, other]) => other === undefined) ? null : rows;
+"""
+
+
 def which_differ(browser: Browser) -> list[bool]:
     """Of the rows in view, from the first on; [] until both kinds are."""
     differs = browser.run("return [...reprise.timeline.known.byRow.values()].map((one) => one.differs)")

@@ -9,6 +9,7 @@ from tests.browser.chromium import Browser
 
 SHOWN = ("num_prompt_tokens", "num_output_tokens", "num_preemptions", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 
+WAITS = "[...document.querySelectorAll('#panel table')].find((one) => one.caption.textContent.startsWith('Why it'))"
 POOL = "reprise.state.recording.lives[0].limits.num_kv_blocks"
 
 
@@ -41,6 +42,20 @@ def test_a_preempted_request_names_whom_it_gave_way_to(browser: Browser, page: s
     row = browser.run("return reprise.timeline.known.rowOf.get(arguments[0])", victim)
     top, height = browser.run("return [reprise.state.row, reprise.state.rowHeight]")
     assert 0 <= (row - top) * height < 900  # it was scrolled into view
+
+
+def test_a_request_tells_why_it_waited_and_each_moment_leads_to_its_step(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#panel=request&request=24")
+    text = browser.until_text("#panel", "Why it waited")
+    assert "watermark: its blocks were free, but too few would be left" in text
+    step = browser.run(f"return {WAITS}.rows[1].querySelector('td:last-child button').textContent")
+    browser.run(f"{WAITS}.rows[1].querySelector('td:last-child button').click()")
+    browser.until_text("#panel", "Waiting, with the reason")
+    assert browser.state("step") == int(step)
+    browser.open_page(f"{page}#panel=request&request=24")
+    browser.until_text("#panel", "Why it waited")
+    browser.run(f"[...{WAITS}.rows].find((row) => row.cells[5].querySelector('button')).cells[5].firstChild.click()")
+    browser.until(lambda: browser.state("request") != 24, "whom it was behind is opened")
 
 
 def test_a_step_tells_budget_batch_waiting_with_reasons_and_decisions(browser: Browser, page: str) -> None:
@@ -83,8 +98,8 @@ def test_the_block_map_moves_through_steps_and_tells_a_blocks_history(browser: B
 def test_marks_name_when_thrashing_began_and_ended(browser: Browser, page: str) -> None:
     browser.open_page(f"{page}#panel=marks")
     text = browser.until_text("#panel", "thrashing")
-    assert "num_recomputed" in text
-    browser.click_text("thrashing")
+    assert "more than 10 %; over when" in text  # on what figures it began and ended
+    browser.click_text("▲ thrashing")
     assert browser.state("to") - browser.state("from") < 20e9  # zoomed to it
 
 

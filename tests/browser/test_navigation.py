@@ -161,3 +161,26 @@ const named = (one) => one.ariaLabel || one.textContent.trim() || one.labels?.le
 return [...document.querySelectorAll("button, input, select, textarea, canvas, [role=img]")]
   .filter((one) => !named(one)).map((one) => one.outerHTML.slice(0, 120));
 """
+
+
+def test_perfettos_keys_lead_from_slice_to_slice_and_make_an_area_of_a_life(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#request=24")
+    browser.press("f")
+    browser.until(lambda: browser.state("to") - browser.state("from") < 8e9, "its life is shown")
+    first = middle(browser)
+    browser.press(".")
+    browser.until(lambda: middle(browser) > first, "to the next one")
+    browser.press(",")
+    browser.until(lambda: middle(browser) <= first, "and back")
+    browser.press("r")
+    assert "1" in browser.until_text("#panel", "By kind")
+    area, row = browser.state("area"), browser.run("return reprise.timeline.known.rowOf.get(24)")
+    assert area[2:] == [row, row]
+    browser.open_page(f"{page}#panel=step&step=900")
+    browser.until_text("#panel", "Step 900")
+    browser.press(".")
+    browser.until_text("#panel", "Step 901")
+
+
+def middle(browser: Browser) -> float:
+    return float(browser.run("return (reprise.state.from + reprise.state.to) / 2"))

@@ -4,7 +4,7 @@ recording.py    what is looked at
 views.py        tiles, strips, marks, arrows
 area.py         a selection in figures
 step.py         the step inspector
-request.py      the request inspector; `contents.py`: its tokens and text
+request.py      the request inspector; `waits.py`: why it waited; `contents.py`: its tokens and text
 blocks.py       the block map
 search.py       finding
 commands.py     the same place in a shell

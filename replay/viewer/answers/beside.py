@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from replay.viewer.answers.views import marks, whole
+from replay.viewer.answers.views import arrows, marks, whole
 from replay.viewer.beside import BY_DIFFERENCE, MAX_DIFFERENCES, Beside, Parting
 from replay.viewer.columns import STRIPS
 from replay.viewer.differing import Decision
@@ -88,6 +88,16 @@ def other_marks(beside: Beside, asked: Parameters) -> dict[str, Any]:
     return found
 
 
+def other_arrows(beside: Beside, asked: Parameters) -> dict[str, Any]:
+    """All of the other's, under its own numbers, their times on this one's axis."""
+    life = asked.integer("life", 1)
+    shift_ns = beside.told(life)[0].shift_ns
+    found = arrows(beside.right, Parameters({"life": str(beside.life_of(life))}))
+    for arrow in found["arrows"]:
+        arrow["now_ns"] += shift_ns
+    return found
+
+
 def _range(beside: Beside, pairing: Pairing, asked: Parameters, columns: LifeColumns, side: str) -> tuple[Range, float]:
     """What is asked for on the side's own axis, and what its places are moved by."""
     seen = asked.range(whole(columns))
@@ -154,4 +164,4 @@ def _decision(decision: Decision | None) -> dict[str, Any] | None:
     return None if decision is None else {**decision._asdict(), "words": decision.words[:MAX_TEXT]}
 
 
-SIDE_BY_SIDE = {"pairs": pairs, "timeline": timeline, "strips": counters, "marks": other_marks}
+SIDE_BY_SIDE = {"pairs": pairs, "timeline": timeline, "strips": counters, "marks": other_marks, "arrows": other_arrows}

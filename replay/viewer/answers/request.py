@@ -4,18 +4,22 @@ Contents are read only when they are asked for, and each reading leaves an audit
 """
 
 import shlex
+import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from engine.core.decisions import StepPlanned
 from engine.core.events import RequestArrived
 from engine.core.vocabulary import Entry
+from recorder.request_span import RequestSpan
 from recorder.timeline import Timeline
 from replay.figures import request_values
 from replay.lives import Life, Run
 from replay.rendering import record_as_values
-from replay.request_story import story_in
+from replay.request_story import Line, story_in
 from replay.viewer.answers.contents import NOT_ASKED_FOR, contents_of
+from replay.viewer.answers.waits import MAX_WAITS, waits
 from replay.viewer.errors import BadQuestion
 from replay.viewer.parameters import Parameters
 from replay.viewer.rows import name_of_request
@@ -46,41 +50,67 @@ class Neighbour(NamedTuple):
 def request(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     """Raises BadQuestion where no such request arrived."""
     life, number = asked.integer("life", 1), asked.integer("number")
-    opened_ns = viewed.opened_ns(life)
+    viewed.opened_ns(life)
     run = viewed.run
     company = Company(number)
     timeline = Timeline(keep_spans=True)
-    told: list[dict[str, Any]] = []
+    told: list[Line] = []
     for each in run.lives:
         entries = list(each.entries_about(number))
-        told += [line._asdict() for line in story_in(each, entries, number)]
+        told += story_in(each, entries, number)
         company.watch(entries)
         for entry in entries:
             timeline.apply(entry)
     span = timeline.spans.get(number)
     if span is None:
         raise BadQuestion(f"no request {number} arrived in this recording", "number", 404)
+    found, reason = contents_of(run.lives[:life], number) if asked.integer("contents", 0, 0, 1) else NOT_ASKED_FOR
+    return {**told_of(viewed, life, span, told, company), "contents": found, "contents_reason": reason}
+
+
+def told_of(viewed: Viewed, life: int, span: RequestSpan, told: list[Line], company: "Company") -> dict[str, Any]:
+    """All but the contents.
+
+    story_steps   of each line of the story the step that was planned then, or next; None behind the last
+    """
+    opened_ns, number = viewed.opened_ns(life), span.request
     values = {"life": life, "opened": opened_ns, "request": number}
+    story = told[:MAX_STORY_LINES]
     with viewed.database() as database:
         slices = [dict(row) for row in database.execute(_SLICES, values)]
         preemptions = [dict(row) for row in database.execute(_PREEMPTIONS, values)]
         names = {it.request: name_of_request(database, it.request) for it in company.neighbours()}
-    found, reason = contents_of(run.lives[:life], number) if asked.integer("contents", 0, 0, 1) else NOT_ASKED_FOR
+        waited = waits(database, life, opened_ns, number)
+        steps = _steps_of(database, life, story)
     return {
         "request": {**request_values(span), "tenant": span.tenant, "priority": span.priority},
         "arrived": record_as_values(company.arrived),
         "arrival_ns": span.arrival_ns - opened_ns,
         "token_times_ns": [at - opened_ns for at in span.token_times_ns or ()],
         "chunks": [list(chunk) for chunk in span.chunks or ()],
-        "story": told[:MAX_STORY_LINES],
+        "waits": waited[:MAX_WAITS],
+        "story": [line._asdict() for line in story],
+        "story_steps": steps,
         "slices": slices,
         "preemptions": preemptions,
         "neighbours": [{**it._asdict(), "request_id": names[it.request]} for it in company.neighbours()],
-        "is_cut": len(told) > MAX_STORY_LINES or len(company.others) > MAX_NEIGHBOURS,
-        "contents": found,
-        "contents_reason": reason,
+        "is_cut": any(
+            (len(told) > MAX_STORY_LINES, len(company.others) > MAX_NEIGHBOURS, len(waited) > MAX_WAITS),
+        ),
         "command": command(viewed, number),
     }
+
+
+def _steps_of(database: sqlite3.Connection, life: int, story: list[Line]) -> list[int | None]:
+    if not story:
+        return []
+    first, last = story[0].sequence, story[-1].sequence
+    behind = "SELECT coalesce(min(sequence), :last) FROM steps WHERE life = :life AND sequence >= :last"
+    sql = f"SELECT sequence, step FROM steps WHERE life = :life AND sequence BETWEEN :first AND ({behind}) ORDER BY 1"
+    rows = database.execute(sql, {"life": life, "first": first, "last": last}).fetchall()
+    sequences = [row[0] for row in rows]
+    places = [bisect_left(sequences, line.sequence) for line in story]
+    return [rows[place][1] if place < len(rows) else None for place in places]
 
 
 def command(viewed: Viewed, number: int) -> str:

@@ -1,5 +1,6 @@
 """What the timeline draws: tiles of slices and of counters, marks, and arrows from victims to beneficiaries."""
 
+import json
 from typing import Any
 
 from replay.viewer.columns import STRIPS
@@ -22,6 +23,12 @@ SELECT now_ns - :opened AS now_ns, step, victim, beneficiary, reason, mode, chai
        blocks_freed
 FROM preemptions WHERE life = :life AND now_ns BETWEEN :from AND :to {among} ORDER BY sequence, at LIMIT :limit
 """
+
+
+_ENDED_BY = """
+SELECT detail_json FROM decisions WHERE life = :life AND kind = 'ThrashingEnded'
+    AND sequence IN (SELECT sequence FROM steps WHERE life = :life AND planned_ns = :until) LIMIT 1
+"""  # it is told in the pass that plans a step
 
 
 def timeline(viewed: Viewed, asked: Parameters) -> bytes:
@@ -50,7 +57,17 @@ def counters(viewed: Viewed, asked: Parameters) -> bytes:
 
 
 def marks(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
+    """`ended_by`: with what figures thrashing was found to be over; None of others, and while it lasts."""
     found = _within(viewed, asked, _MARKS, MAX_MARKS)
+    life = asked.integer("life", 1)
+    opened_ns = viewed.opened_ns(life)
+    with viewed.database() as database:
+        for mark in found:
+            mark["ended_by"] = None
+            if mark["kind"] == "thrashing" and mark["until_ns"] is not None:
+                values = {"life": life, "until": mark["until_ns"] + opened_ns}
+                row = database.execute(_ENDED_BY, values).fetchone()
+                mark["ended_by"] = json.loads(row[0]) if row else None
     return {"marks": found[:MAX_MARKS], "is_cut": len(found) > MAX_MARKS}
 
 

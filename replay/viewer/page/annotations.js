@@ -5,13 +5,14 @@ import { state } from "./store.js";
 
 const MAX_LONG_MARKS = 50; // whose end is looked up on the step axis
 
-/** {marks, arrows, isCut}, each with `at` (and `until`) on the axis asked for. What cannot be had is empty. */
+/** {marks, arrows, otherArrows, isCut}, each with `at` (and `until`) on the axis asked for. What cannot be had is empty. */
 export async function annotations(life, axis) {
   const which = state.beside ? "" : undefined; // side by side it is the left one's, whomever the inspectors tell of
-  const [{ marks: ours, is_cut: marksCut }, { arrows, is_cut: arrowsCut }, { marks: theirs }] = await Promise.all([
+  const [{ marks: ours, is_cut: marksCut }, { arrows, is_cut: arrowsCut }, { marks: theirs }, { arrows: otherArrows, is_cut: othersCut }] = await Promise.all([
     askJson("api/marks", { life, which }).catch(() => ({ marks: [] })),
     askJson("api/arrows", { life, which }).catch(() => ({ arrows: [] })),
     state.beside ? askJson("api/beside/marks", { life }).catch(() => ({ marks: [] })) : { marks: [] },
+    state.beside ? askJson("api/beside/arrows", { life }).catch(() => ({ arrows: [] })) : { arrows: [] },
   ]);
   const marks = [...ours, ...theirs.map((one) => ({ ...one, isOther: true }))];
   const isTime = axis === "time";
@@ -19,7 +20,8 @@ export async function annotations(life, axis) {
   return {
     marks: marks.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step, until: (isTime ? one.until_ns : one.until_step) ?? null })).filter((one) => one.at !== null).sort((one, other) => one.at - other.at),
     arrows: arrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step })),
-    isCut: marksCut || arrowsCut,
+    otherArrows: otherArrows.map((one) => ({ ...one, at: isTime ? one.now_ns : one.step })), // of the second lane
+    isCut: Boolean(marksCut || arrowsCut || othersCut),
   };
 }
 

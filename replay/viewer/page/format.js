@@ -45,6 +45,34 @@ export function plain(value) {
   return visible(value, 2000);
 }
 
+const WHY = {
+  max_num_seqs: "as many requests run as may",
+  token_budget: "nothing was left of the step's token budget",
+  out_of_blocks: "its blocks were not free",
+  preemption: "somebody was preempted in this pass, so nobody is admitted",
+  behind_another: "the policy puts another first",
+  watermark: "its blocks were free, but too few would be left",
+  expected_growth: "its blocks were free, but those that run are expected to need them",
+  reserved_blocks: "those that run have the blocks that it may grow to",
+};
+
+/** Why somebody waits: the reason as it is recorded, and in words. */
+export function why(reason) {
+  return reason ? `${visible(reason)}${WHY[reason] ? `: ${WHY[reason]}` : ""}` : "–";
+}
+
+/** A mark's figures as a sentence, where there is one; else as they are recorded. */
+export function markWords({ kind, detail, ended_by: ended }) {
+  const of = Object.fromEntries([...String(detail ?? "").matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const share = (part, whole) => `${grouped(Number(part))} of ${grouped(Number(whole))} tokens computed in the window were computed again (${((100 * part) / whole).toFixed(1)} %)`;
+  if (kind === "thrashing" && of.num_computed > 0) {
+    const over = ended && ended.num_computed > 0 ? `; over when ${share(ended.num_recomputed, ended.num_computed)}` : ended ? "; over when nothing was computed in the window any more" : "";
+    return `${share(of.num_recomputed, of.num_computed)}, more than ${of.bound_permille / 10} %${over}`;
+  }
+  if (kind === "throttled" && of.watermark_blocks) return `admissions keep ${grouped(Number(of.watermark_blocks))} blocks free from now on, ${grouped(Number(of.watermark_before))} before; ${of.share_permille / 10} % is computed again`;
+  return visible(detail ?? "", 2000);
+}
+
 /** snake_case of the recording → words. */
 export function words(name) {
   return visible(name).replaceAll("_", " ");

@@ -1,8 +1,18 @@
 // Which slice lies under a place of the timeline. It draws nothing and asks nothing.
-import { laneOf } from "./lanes.js";
+import { laneOf, lanes } from "./lanes.js";
 import { state } from "./store.js";
 import { KINDS } from "./theme.js";
 import { plotWidth } from "./view.js";
+
+/** [{from, to}] of a row in these tiles, of the recording that inspectors tell of, in order of time. */
+export function slicesOf(tiles, row) {
+  const lane = lanes().find((one) => one.which === state.which) ?? lanes()[0];
+  return tiles.flatMap((tile) => {
+    const index = laneOf(tile) === lane ? tile.header.rows.findIndex((one) => one.row === row) : -1;
+    const { row: rows, from, to } = tile.columns;
+    return index < 0 ? [] : [...rows.keys()].filter((i) => rows[i] === index).map((i) => ({ from: from[i], to: to[i] }));
+  }).sort((one, other) => one.from - other.from);
+}
 
 /** {kind, from, to, tokens, isMerged, count} of the finest tile that has one there; null. */
 export function sliceAt(tiles, row, value, lane) {

@@ -1,6 +1,6 @@
 // Mouse and keys on the timeline. Keys work wherever the focus is, except in fields that take text.
 import { inspect, stepDifference } from "./beside.js";
-import { fitSelection, goToRequest, goToStep, stepAt } from "./moments.js";
+import { fitSelection, goToRequest, goToSlice, goToStep, selectLife, stepAt } from "./moments.js";
 import { state, update } from "./store.js";
 import { GUTTER, pan, plotWidth, scrollTo, show, size, valueAt, xOf, zoom } from "./view.js";
 
@@ -95,7 +95,7 @@ function key(timeline, event, onFocusSearch) {
   const isButton = event.target.closest?.("button, a, summary, [role=tab]");
   if (!act || (isButton && event.key.startsWith("Arrow"))) return;
   event.preventDefault();
-  act({ cursor, onFocusSearch });
+  act({ cursor, onFocusSearch, timeline });
 }
 
 const KEYS = {
@@ -115,6 +115,9 @@ const KEYS = {
   n: () => stepDifference(1),
   p: () => stepDifference(-1),
   f: () => fitSelection(),
+  r: () => selectLife(),
+  ".": ({ timeline }) => (state.panel === "step" && state.step !== null ? goToStep(state.step + 1) : goToSlice(timeline, 1)),
+  ",": ({ timeline }) => (state.panel === "step" && state.step > 0 ? goToStep(state.step - 1) : goToSlice(timeline, -1)),
   m: ({ cursor }) => update({ marked: toggled(cursor) }),
   "/": ({ onFocusSearch }) => onFocusSearch(),
   "?": () => update({ panel: state.panel === "help" ? "" : "help" }),

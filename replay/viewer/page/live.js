@@ -11,10 +11,11 @@ export function followRecording(timeline) {
   if (embedded) return null;
   const source = new EventSource("api/live");
   const refresh = throttled(async () => {
-    const [first, before] = bounds();
+    const recording = await askJson("api/recording", state.beside ? { which: "" } : {});
+    const [first, before] = bounds(); // only now: the reader may have moved while it was asked for
     const span = state.to - state.from;
     const showsAll = state.from <= first && state.to >= before;
-    update({ recording: await askJson("api/recording", state.beside ? { which: "" } : {}) });
+    update({ recording });
     timeline.outdate(before - span * 1e-9);
     if (showsAll && !state.follow) showAll();
     if (state.follow) show(bounds()[1] - span * 0.95, bounds()[1] + span * 0.05);

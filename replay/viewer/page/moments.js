@@ -1,6 +1,7 @@
 // Steps ⇄ times, rows of requests, and the moves that lead to something: every link in the page goes through here.
 import { askFrame, askJson, embedded, lookAt, post } from "./api.js";
 import { rowOfPair, shift } from "./beside.js";
+import { slicesOf } from "./hits.js";
 import { bounds, life, state, update } from "./store.js";
 import { show, showAll, showRow } from "./view.js";
 
@@ -92,11 +93,39 @@ export async function rowOf(request) {
   }
 }
 
+/** The selected request's next slice (`by` 1) or the one before (-1) into the middle, as Perfetto's `.` and `,` do. */
+export async function goToSlice(timeline, by) {
+  const row = state.request === null ? null : await rowOf(state.request).catch(() => null);
+  if (!row) return update({ note: "select a request first: click its row" });
+  const middle = (state.from + state.to) / 2;
+  const near = (state.to - state.from) * 1e-6;
+  const begins = slicesOf(timeline.shown || [], row.row).map(({ from, to }) => (from + to) / 2).filter((at) => (by > 0 ? at > middle + near : at < middle - near));
+  const half = (state.to - state.from) / 2;
+  if (begins.length) {
+    const at = by > 0 ? Math.min(...begins) : Math.max(...begins);
+    show(at - half, at + half);
+  } else update({ note: by > 0 ? "no slice of it lies behind" : "no slice of it lies before" });
+  return showRow(row.row);
+}
+
+/** The selected request's life becomes the selected area: its aggregates. */
+export async function selectLife() {
+  const row = state.request === null ? null : await rowOf(state.request).catch(() => null);
+  if (!row) return update({ note: "select a request first: click its row" });
+  const range = await lifeOf(row);
+  return update({ area: [...range, row.row, row.row], panel: "area" });
+}
+
+async function lifeOf(row) {
+  if (state.axis === "time") return [row.arrival_ns, row.end_ns ?? bounds()[1]];
+  return (embedded ? null : await stepsOver(row.arrival_ns, row.end_ns ?? life().to_ns)) || bounds();
+}
+
 /** Show the selected request's whole life; without one, everything. */
 export async function fitSelection() {
   const row = state.request === null ? null : await rowOf(state.request).catch(() => null);
   if (!row) return state.area ? show(state.area[0], state.area[1]) : showAll();
-  const [first, last] = state.axis === "time" ? [row.arrival_ns, row.end_ns ?? bounds()[1]] : (await stepsOver(row.arrival_ns, row.end_ns ?? life().to_ns)) || bounds();
+  const [first, last] = await lifeOf(row);
   const edge = Math.max((last - first) * 0.05, 1);
   show(first - edge, last + edge);
   return showRow(row.row);

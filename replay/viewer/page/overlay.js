@@ -9,7 +9,7 @@ export const AXIS_HEIGHT = 24;
 export const MARKS_HEIGHT = 18;
 const MAX_ARROWS = 300;
 const SIGN = 9; // px that a mark's sign takes
-const SHAPES = { thrashing: "▲", starvation: "◆", throttled: "▽", incident: "✱", gap: "▨", divergence: "✖", mismatch: "✖", error: "✖", restart: "↻", audit: "✓" };
+export const SHAPES = { thrashing: "▲", starvation: "◆", throttled: "▽", incident: "✱", gap: "▨", divergence: "✖", mismatch: "✖", error: "✖", restart: "↻", audit: "✓" };
 
 /** Where lines at round values go, px from the left. */
 export function gridLines() {
@@ -109,15 +109,17 @@ export function drawOwnMarks(context) {
   });
 }
 
-/** Arrows between rows that are known; those of the chosen request strong. Returns how many were left out. */
-export function drawArrows(context, arrows, rowOf, middle) {
-  const shown = arrows.filter((one) => one.at >= state.from && one.at <= state.to);
+/** Arrows of a lane between rows that are known (request → row); those of the chosen request strong, and never left
+ * out before others. Returns how many were left out. */
+export function drawArrows(context, arrows, rowOf, lane) {
+  const isOf = (one) => state.request !== null && (!state.beside || state.which === lane.which) && (one.victim === state.request || one.beneficiary === state.request);
+  const inView = arrows.filter((one) => one.at >= state.from && one.at <= state.to);
+  const shown = inView.length > MAX_ARROWS ? [...inView.filter(isOf), ...inView.filter((one) => !isOf(one))] : inView;
+  const middle = lane.top + lane.height / 2;
   for (const one of shown.slice(0, MAX_ARROWS)) {
-    const from = rowOf(one.victim);
-    const to = rowOf(one.beneficiary);
+    const [from, to] = [rowOf.get(one.victim), rowOf.get(one.beneficiary)];
     if (from === undefined || to === undefined) continue;
-    const isChosen = state.request !== null && (one.victim === state.request || one.beneficiary === state.request);
-    arrow(context, xOf(one.at), yOf(from + middle), yOf(to + middle), isChosen, one.chain_length > 1);
+    arrow(context, xOf(one.at), yOf(from + middle), yOf(to + middle), isOf(one), one.chain_length > 1);
   }
   return Math.max(0, shown.length - MAX_ARROWS);
 }

@@ -15,6 +15,7 @@ export class KnownRows {
   clear() {
     this.byRow = new Map();
     this.rowOf = new Map(); // request of the recording shown → row
+    this.rowOfOther = new Map(); // of the one beside it
   }
 
   learn(tile, again = false) {
@@ -23,6 +24,7 @@ export class KnownRows {
     for (const one of tile.header.rows) {
       this.byRow.set(one.row, { ...one, label: visible(one.request_id, 64), groupLabel: visible(one.group ?? "", 40) });
       this.rowOf.set(one.request, one.row);
+      if (one.other) this.rowOfOther.set(one.other.request, one.row);
     }
   }
 }

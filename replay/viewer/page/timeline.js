@@ -24,6 +24,7 @@ export class Timeline {
     this.known = new KnownRows();
     this.marks = [];
     this.arrows = [];
+    this.otherArrows = [];
     this.markPlaces = [];
     this.stepSpan = null; // where the inspected step lies on the axis
     this.hover = null;
@@ -125,7 +126,8 @@ export class Timeline {
     context.beginPath();
     context.rect(GUTTER, size.top, plotWidth(), size.height - size.top);
     context.clip();
-    this.numArrowsLeftOut = drawArrows(context, this.arrows, (request) => this.known.rowOf.get(request), lanes()[0].height / 2);
+    const arrows = [[this.arrows, this.known.rowOf], [this.otherArrows, this.known.rowOfOther]];
+    this.numArrowsLeftOut = lanes().reduce((sum, lane, index) => sum + drawArrows(context, ...arrows[index], lane), 0);
     drawArea(context);
     context.restore();
     drawRowNames(context, this.known);

@@ -70,6 +70,11 @@ def of_request(
     told = shown(run, View(request=str(number), as_json=True))
     for name, value in expected.items():
         yield f"request {number}: {name}", answer["request"][name], value
+    waited: dict[str, int] = {}
+    for wait in answer["waits"]:
+        waited[wait["reason"]] = waited.get(wait["reason"], 0) + wait["until_ns"] - wait["now_ns"]
+    deferred = {reason: ns / 1e6 for reason, ns in waited.items()}
+    yield f"request {number}: waits", deferred, expected["deferred_ms"]
     yield f"request {number}: story", answer["story"], told["story"]
     yield f"request {number}: arrival", answer["arrived"], told["request"]
     with viewed.database() as database:

@@ -1,6 +1,7 @@
 // What is in view without a canvas: the rows as a table, the marks as a table, an area in figures, and the keys.
 import { askFrame, askJson } from "../api.js";
-import { duration, words } from "../format.js";
+import { duration, markWords, words } from "../format.js";
+import { SHAPES } from "../overlay.js";
 import { html } from "../preact.js";
 import { state } from "../store.js";
 import { show } from "../view.js";
@@ -22,8 +23,8 @@ export function RowsPanel() {
 export function MarksPanel() {
   const { life } = state;
   return html`<${Loader} id=${life} load=${() => askJson("api/marks", { life })}>${({ marks, is_cut: isCut }) => html`
-    <${Table} isTall caption=${`Marks of the recording: ${marks.length}${isCut ? " (cut)" : ""}`} head=${["kind", "began", "ended", "lasted", "step", "request", "detail"]}
-      rows=${marks.map((one) => [html`<button type="button" class="link short" onClick=${() => goTo(one)}>${words(one.kind)}</button>`, duration(one.now_ns), lasts(one) ? duration(one.until_ns) : "–", lasts(one) ? duration(one.until_ns - one.now_ns) : "–", html`<${StepLink} step=${one.step} />`, html`<${RequestLink} request=${one.request} />`, one.detail])} />`}<//>`;
+    <${Table} isTall caption=${`Marks of the recording: ${marks.length}${isCut ? " (cut)" : ""}`} head=${["kind", "began", "ended", "lasted", "step", "request", "what it says"]}
+      rows=${marks.map((one) => [html`<button type="button" class="link short" onClick=${() => goTo(one)}>${SHAPES[one.kind] ?? "●"} ${words(one.kind)}</button>`, duration(one.now_ns), lasts(one) ? duration(one.until_ns) : "–", lasts(one) ? duration(one.until_ns - one.now_ns) : "–", html`<${StepLink} step=${one.step} />`, html`<${RequestLink} request=${one.request} />`, markWords(one)])} />`}<//>`;
 }
 
 /** A mark without a length is a moment. */
@@ -52,7 +53,7 @@ export function AreaPanel() {
 
 const KEYS = [
   ["W S", "zoom in and out at the cursor (or ctrl + wheel)"], ["A D", "pan left and right (or drag)"], ["↑ ↓ wheel", "rows up and down"], ["+ -", "higher and lower rows"],
-  ["← →", "pan; with a step open: the step before, the next"], ["F", "show the selected request's whole life; nothing selected: everything"], ["N P", "side by side: the next request that is served otherwise, the one before"], ["M", "set a mark at the cursor, or take it away"], ["/", "search: request id, tenant, number, reason, step"],
+  ["← →", "pan; with a step open: the step before, the next"], ["F", "show the selected request's whole life; nothing selected: everything"], ["R", "select the request's life as an area: its aggregates"], [". ,", "the selected request's next slice, the one before; with a step open: the next step, the one before"], ["N P", "side by side: the next request that is served otherwise, the one before"], ["M", "set a mark at the cursor, or take it away"], ["/", "search: request id, tenant, number, reason, step"],
   ["shift + drag", "select an area: its aggregates"], ["click a row", "inspect the request"], ["click axis or strip", "inspect the step"], ["double click", "zoom to the slice"], ["Esc", "close, then deselect"], ["?", "this list"],
 ];
 
@@ -60,9 +61,9 @@ export function HelpPanel() {
   return html`<${Table} isTall caption="Keys and mouse" head=${["key", "what it does"]} rows=${KEYS.map(([key, does]) => [html`<kbd>${key}</kbd>`, does])} />
     <h3>How to find out …</h3>
     <dl class="walks">
-      <dt>why a request waited</dt><dd>Search it with <kbd>/</kbd>. Its table of everything names each deferral's reason with the blocks it needed and those free. Click a step in it: “Waiting, with the reason” names whom it was behind.</dd>
+      <dt>why a request waited</dt><dd>Search it with <kbd>/</kbd>. “Why it waited” has each reason, how long it held, the blocks it needed and those free, and behind whom it stood. A step there is one click from everybody else who waited.</dd>
       <dt>who preempted it</dt><dd>An arrow leads from its row to the one it gave way to; “Preempted, or others for it” says why, and what it cost. Dashed arrows belong to a cascade.</dd>
       <dt>what ran beside it when it failed</dt><dd>“Beside it in its batches” lists who shared its steps; the last step's batch is one click away.</dd>
-      <dt>when thrashing began, and what ended it</dt><dd>Open Marks: ▲ has begin, end and figures; click it, and look at the strips and at admissions at its right end.</dd>
+      <dt>when thrashing began, and what ended it</dt><dd>Open Marks: ▲ has begin and end, with the share that was computed again at both; click it to see that stretch. The ▽ within it are admissions held back.</dd>
     </dl>`;
 }

@@ -1,6 +1,6 @@
 // The request inspector: its figures, where its time went, every decision about it, who ran beside it, its text.
 import { askJson } from "../api.js";
-import { duration, visible, visibleLines } from "../format.js";
+import { duration, milliseconds, visible, visibleLines, why } from "../format.js";
 import { fitSelection } from "../moments.js";
 import { Component, html } from "../preact.js";
 import { state } from "../store.js";
@@ -22,17 +22,25 @@ function Request({ data }) {
   return html`
     <h3 class="name">${visible(figures.request_id ?? figures.id, 160)}</h3>
     <div class="buttons"><button type="button" onClick=${fitSelection}>show its whole life (F)</button></div>
-    <${Waterfall} slices=${slices} />
+    <${Waterfall} slices=${slices} firstToken=${data.token_times_ns[0]} ttft=${figures.ttft_ms} />
+    <${Waits} waits=${data.waits} figures=${figures} />
     <${Figures} label="figures of the request" of=${flat(figures)} />
     <${Gaps} data=${data} />
     ${preemptions?.length ? html`<${Table} caption=${`Preempted, or others for it: ${preemptions.length}`} head=${["at", "victim", "gave way to", "reason", "mode", "tokens lost", "blocks freed", "chain"]} numeric=${[5, 6]}
       rows=${preemptions.map((one) => [duration(one.now_ns), html`<${RequestLink} request=${one.victim} />`, html`<${RequestLink} request=${one.beneficiary} />`, one.reason, one.mode, one.tokens_lost, one.blocks_freed, `${one.chain} (${one.chain_length} long)`])} />` : null}
-    <${Table} caption=${`Everything about it, in order: ${story.length}`} head=${["sequence", "at", "record", "what it says"]} numeric=${[0]}
-      rows=${story.map((line) => [line.sequence, duration(line.time_ns), line.record, line.text])} />
+    <${Table} caption=${`Everything about it, in order: ${story.length}`} head=${["sequence", "at", "step", "record", "what it says"]} numeric=${[0]}
+      rows=${story.map((line, index) => [line.sequence, duration(line.time_ns), html`<${StepLink} step=${data.story_steps[index]} />`, line.record, line.text])} />
     <${Table} caption=${`Beside it in its batches: ${neighbours.length}`} head=${["request", "steps together", "from step", "to step"]} numeric=${[1]}
       rows=${neighbours.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.steps, html`<${StepLink} step=${one.first_step} />`, html`<${StepLink} step=${one.last_step} />`])} />
     <${Contents} key=${`${state.life}/${state.request}`} life=${state.life} request=${state.request} />
     <${Command} text=${data.command} />`;
+}
+
+/** Each reason that it was told while it waited, with what it lacked and behind whom it stood. */
+function Waits({ waits, figures }) {
+  if (!waits.length) return html`<p>It waited for nothing: ${figures.queue_ms === null || figures.queue_ms === undefined ? "it was never admitted" : `admitted by the first pass that saw it, ${milliseconds(figures.queue_ms)} after its arrival`}.</p>`;
+  return html`<${Table} caption=${`Why it waited: ${waits.length} reasons in turn`} head=${["from", "for", "why", "needs blocks", "were free", "behind", "step"]} numeric=${[3, 4]}
+    rows=${waits.map((one) => [duration(one.now_ns), one.until_ns === null ? "still" : duration(one.until_ns - one.now_ns), why(one.reason), one.needed, one.free, html`<${RequestLink} request=${one.behind} id=${one.behind_id} />`, html`<${StepLink} step=${one.step} />`])} />`;
 }
 
 /** Groups of figures become names of two words; lists have places of their own. */
@@ -46,7 +54,7 @@ function flat(figures) {
 }
 
 /** One line per kind of time: where the life went, to scale. */
-function Waterfall({ slices }) {
+function Waterfall({ slices, firstToken, ttft }) {
   if (!slices.length) return null;
   const first = Math.min(...slices.map((one) => one.from_ns));
   const last = Math.max(...slices.map((one) => one.to_ns ?? one.from_ns), first + 1);
@@ -58,6 +66,7 @@ function Waterfall({ slices }) {
       ${kinds.map((name) => html`<div><span>${name}</span>
         <svg viewBox="0 0 1000 10" preserveAspectRatio="none">${slices.filter((one) => nameOf(one.kind) === name).map((one) => html`<rect class=${`kind-${name}`} x=${place(one.from_ns)} y="1" width=${Math.max(2, place(one.to_ns ?? last) - place(one.from_ns))} height="8" />`)}</svg>
         <span class="number">${duration(sum(name))}</span></div>`)}
+      ${firstToken === undefined ? null : html`<div title="from the moment the daemon had the whole request"><span>TTFT</span><svg viewBox="0 0 1000 10" preserveAspectRatio="none"><rect class="first-token" x=${Math.min(996, place(firstToken))} y="0" width="4" height="10" /></svg><span class="number">${duration(ttft * 1e6)}</span></div>`}
     </div>`;
 }
 

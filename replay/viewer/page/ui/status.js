@@ -1,6 +1,6 @@
 // The line at the bottom: how far the index is, what is merged, cut or left out, what failed. And the tooltip.
 import { embedded } from "../api.js";
-import { duration, grouped, visible } from "../format.js";
+import { duration, grouped, markWords, visible } from "../format.js";
 import { html } from "../preact.js";
 import { life, state } from "../store.js";
 import { size } from "../view.js";
@@ -45,7 +45,7 @@ export function Tooltip({ place, there }) {
 
 function linesOf({ value, mark, numMarks, request, lane, party, slice, counters, others }) {
   const at = state.axis === "time" ? duration(value) : `step ${Math.floor(value)}`;
-  if (mark) return [`${mark.isOther ? "B: " : ""}${mark.kind.replaceAll("_", " ")}`, visible(mark.detail, 200), duration(mark.now_ns), ...(numMarks > 1 ? [`and ${numMarks - 1} more here: zoom in`] : [])];
+  if (mark) return [`${mark.isOther ? "B: " : ""}${mark.kind.replaceAll("_", " ")}`, markWords(mark), duration(mark.now_ns), ...(numMarks > 1 ? [`and ${numMarks - 1} more here: zoom in`] : [])];
   if (counters) return [at, ...told(counters, others?.length ? "A: " : ""), ...told(others ?? [], "B: ")];
   if (!request) return [];
   const lines = [`${lane.name ? `${lane.name}: ` : ""}${visible(request.request_id, 80)}`];

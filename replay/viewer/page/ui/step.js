@@ -1,6 +1,6 @@
 // The step inspector: what was planned and why, who waited for what, what happened to blocks, where the time went.
 import { askJson } from "../api.js";
-import { duration, milliseconds, visible } from "../format.js";
+import { duration, milliseconds, visible, why } from "../format.js";
 import { goToStep } from "../moments.js";
 import { html } from "../preact.js";
 import { state } from "../store.js";
@@ -30,7 +30,7 @@ function Step({ data }) {
       rows=${rows.map((row) => [html`<${RequestLink} request=${row.request} id=${row.request_id} />`, row.kind, row.start, row.count, html`<${BlockLinks} blocks=${row.new_blocks} step=${step} />`])} />
     ${data.state_reason ? html`<p class="failure">who waits and runs is not known here: ${visible(data.state_reason, 400)}</p>` : null}
     <${Table} caption=${`Waiting, with the reason: ${waiting.length}`} head=${["request", "why it waits", "needs", "free", "behind", "since", "passes"]} numeric=${[2, 3, 6]}
-      rows=${waiting.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, why(one), one.needed, one.free, html`<${RequestLink} request=${one.behind} />`, duration(one.since_ns), one.passes])} />
+      rows=${waiting.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, reasonOf(one), one.needed, one.free, html`<${RequestLink} request=${one.behind} />`, duration(one.since_ns), one.passes])} />
     <h3>Blocks</h3>
     <${Figures} label="blocks of this step" of=${Object.fromEntries(["allocated", "hit", "evicted", "freed", "released"].filter((name) => blocks[name]).map((name) => [name, html`<${BlockLinks} blocks=${blocks[name]} step=${step} />`]))} />
     <${Table} caption=${`Decisions in order: ${decisions.length}`} head=${["sequence", "decision", "request", "with what figures"]} numeric=${[0]}
@@ -39,8 +39,8 @@ function Step({ data }) {
     <${Command} text=${command} />`;
 }
 
-function why(one) {
-  return one.state === "preempted" ? `${one.reason ?? "not told"} (preempted)` : one.reason;
+function reasonOf(one) {
+  return `${one.state === "preempted" ? "preempted; " : ""}${one.reason ? why(one.reason) : "not told yet"}`;
 }
 
 /** The token budget: prefill, decode, left. */

@@ -8,7 +8,7 @@ import { KINDS, scheme } from "../theme.js";
 import { copyCommand, copyLink, savePng, saveSvg } from "../take_away.js";
 import { Tabs } from "./panel.js";
 
-const GROUPS = [["tenant", "tenant"], ["state", "state"], ["priority", "priority class"], ["none", "arrival alone"]];
+const GROUPS = [["tenant", "tenant"], ["state", "state"], ["priority", "class"], ["none", "arrival"]];
 
 function groups() {
   return state.beside ? [["difference", "difference"], ...GROUPS] : GROUPS;
@@ -25,9 +25,10 @@ export function Toolbar({ timeline }) {
     ${recording.lives.length > 1 ? html`<label>life <select value=${state.life} onChange=${(event) => chooseLife(Number(event.currentTarget.value))}>${recording.lives.map((one) => html`<option value=${one.life}>${one.life}</option>`)}</select></label>` : null}
     <label>axis <select id="axis" value=${state.axis} onChange=${() => switchAxis().catch((error) => update({ note: error.message }))}><option value="time">time</option><option value="step">steps</option></select></label>
     <label>rows by <select id="group" value=${state.group} onChange=${(event) => update({ group: event.currentTarget.value, row: 0 })}>${groups().map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select></label>
-    ${recording.beside ? html`<label class="check"><input type="checkbox" id="beside" checked=${Boolean(state.beside)} onChange=${(event) => setBeside(event.currentTarget.checked)} /> side by side</label>` : null}
-    <label class="check"><input type="checkbox" disabled=${Boolean(state.beside)} checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only who lives in view</label>
+    ${recording.beside ? html`<label class="check"><input type="checkbox" id="beside" checked=${Boolean(state.beside)} onChange=${(event) => setBeside(event.currentTarget.checked)} /> A | B</label>` : null}
+    <label class="check"><input type="checkbox" disabled=${Boolean(state.beside)} checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only those in view</label>
     ${recording.is_live ? html`<label class="check"><input type="checkbox" id="follow" checked=${state.follow} onChange=${(event) => update({ follow: event.currentTarget.checked })} /> follow</label>` : null}
+    ${state.filter ? html`<button type="button" id="filter" title="show all rows again" onClick=${() => update({ filter: "", row: 0 })}>rows with “${visible(state.filter, 40)}” ×</button>` : null}
     <form role="search" onSubmit=${search}><input id="search" name="q" type="search" maxlength="1000" placeholder="search ( / )" aria-label="search requests, tenants, reasons, steps" defaultValue=${state.query} /></form>
     <${Tabs} />
     <details class="take"><summary>Take away</summary><div>
