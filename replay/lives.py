@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.core.events import RequestArrived, StepCompleted
-from engine.core.vocabulary import Entry, RecordingClosed, RecordingGap, UnknownRecord
+from engine.core.vocabulary import CoreKeyframe, Entry, RecordingClosed, RecordingGap, UnknownRecord
 from recorder.header import Header
 from recorder.reader import Recording, Segment
 from recorder.request_entries import arrivals_named, entries_about
@@ -67,14 +67,18 @@ class Life:
         """Raises NoContents when no vault was kept."""
         return self._section.contents()
 
-    def comparable_entries(self, refuse: Refuse) -> Iterator[Entry]:
+    def comparable_entries(self, refuse: Refuse, *, keyframes: bool = False) -> Iterator[Entry]:
         """The entries that hold an event, up to the first place where some are missing or cannot be understood.
 
-        refuse   called with the reason when that place is reached
+        refuse      called with the reason when that place is reached
+        keyframes   are entries too, each before the one whose sequence it bears
         """
         expected = self.header.first_sequence
-        for entry in self.entries():
+        for entry in self.entries(keyframes=keyframes):
             event = entry.event
+            if isinstance(event, CoreKeyframe):
+                yield entry
+                continue
             if isinstance(event, RecordingClosed):
                 continue
             if isinstance(event, RecordingGap):

@@ -5,12 +5,13 @@ prompts share prefixes as they did, and under a new key their digests give the c
 recorded plans are carried out on the synthetic prompts, and results and digests are those: the copy can be executed,
 bit for bit. Without one they are zero. No contents of the original are read.
 
-Lengths, times, seeds, reasons and counts stay as they were: the decisions follow from them.
+Lengths, times, seeds, reasons and counts stay as they were: the decisions follow from them. Keyframes are the core's
+own, made anew on the redacted events (`redacted_states.py`).
 """
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from engine.core.events import (
     StepCompleted,
     StepFailed,
 )
-from engine.core.limits import Limits, normalized_weights
-from engine.core.vocabulary import Entry, RecordingClosed, entry_to_array
+from engine.core.limits import Limits
+from engine.core.vocabulary import CoreKeyframe, Entry, RecordingClosed, entry_to_array
 from engine.execution.digests import DIGEST_BYTES, block_digest
 from engine.execution.interface import Runner, StepResult
 from recorder.errors import RecordingError
@@ -40,6 +41,8 @@ from recorder.vault_records import PROMPT, TOKENS
 from replay.environment import NUMERICS_CLASS
 from replay.lives import Life, Run
 from replay.model_runs.open_model import OpenRunner, Overrides
+from replay.model_runs.redacted_names import RedactedNames
+from replay.model_runs.redacted_states import RedactedStates
 from replay.model_runs.synthetic_tokens import synthetic_tokens
 from replay.refusal import CannotCompare
 
@@ -54,7 +57,9 @@ class Redacted:
     num_entries: int = 0
     num_requests: int = 0
     num_tokens: int = 0
+    num_keyframes: int = 0
     is_executable: bool = False
+    why_no_keyframes: str = ""
 
 
 def redact(
@@ -65,7 +70,7 @@ def redact(
         raise RecordingError(f"{target} exists: a redacted copy goes into a folder of its own")
     run = Run.open(source)
     target.mkdir(mode=0o700, parents=True)
-    done, names, digest = Redacted(is_executable=open_runner is not None), _Names(), b""
+    done, names, digest = Redacted(is_executable=open_runner is not None), RedactedNames.of(run.lives), b""
     for number, life in enumerate(run.lives, start=1):
         if life.refusal is not None:
             raise life.refusal
@@ -75,23 +80,6 @@ def redact(
         header = replace(header, environment={**header.environment, NUMERICS_CLASS: numerics_class})
         digest = _write_life(life, _Redaction(header, names, opened.runner if opened else None, done), header, target)
     return done
-
-
-@dataclass(slots=True)
-class _Names:
-    """Clients' names → names that say nothing, over all lives of the run."""
-
-    tenants: dict[str, str] = field(default_factory=dict)
-    requests: dict[str, str] = field(default_factory=dict)
-
-    def tenant(self, name: str) -> str:
-        return self.tenants.setdefault(name, f"tenant-{len(self.tenants)}")
-
-    def request(self, name: str) -> str:
-        return self.requests.setdefault(name, f"request-{len(self.requests)}")
-
-    def weights(self, pairs: Any) -> tuple[tuple[str, int], ...]:
-        return tuple([(self.tenant(name), weight) for name, weight in normalized_weights(pairs)])
 
 
 @dataclass(slots=True)
@@ -107,7 +95,7 @@ class _Held:
 class _Redaction:
     """One life: entries in, entries out, with the records of contents that belong before each."""
 
-    def __init__(self, header: Header, names: _Names, runner: Runner | None, done: Redacted) -> None:
+    def __init__(self, header: Header, names: RedactedNames, runner: Runner | None, done: Redacted) -> None:
         self._salt = header.salt
         self._block_size = Limits.from_dict(header.limits).block_size
         self._names = names
@@ -116,8 +104,15 @@ class _Redaction:
         self._blocks: dict[bytes, tuple[tuple[int, ...], bytes]] = {}  # original digest → tokens, digest here
         self._held: dict[int, _Held] = {}
         self._result: StepResult | None = None
+        self._states = RedactedStates(header)
         self._next_sequence = header.first_sequence
         self._last_now_ns = header.created_now_ns
+
+    def keyframe(self, place: Entry) -> Entry | None:
+        """Of the copy, where the original has one."""
+        keyframe = self._states.keyframe(place)
+        self._done.num_keyframes += keyframe is not None
+        return keyframe
 
     def redact(self, entry: Entry) -> tuple[Entry, list[Any]]:
         event: Any = entry.event
@@ -137,7 +132,10 @@ class _Redaction:
         self._carry_out(entry)
         self._done.num_entries += 1
         self._next_sequence, self._last_now_ns = entry.sequence + 1, entry.now_ns
-        return entry._replace(event=event), contents
+        redacted = entry._replace(event=event)
+        self._states.see(redacted)
+        self._done.why_no_keyframes = self._done.why_no_keyframes or self._states.why_none
+        return redacted, contents
 
     def closing_entry(self) -> Entry:
         """After the last one: the original was shut in order, too."""
@@ -215,7 +213,7 @@ class _Redaction:
         return (name, self._names.weights(value)) if name == "tenant_weights" else (name, value)
 
 
-def _header(original: Header, number: int, digest: bytes, names: _Names) -> Header:
+def _header(original: Header, number: int, digest: bytes, names: RedactedNames) -> Header:
     """Nothing of the machine's or the operator's names; what decisions and numbers depend on stays."""
     config = {**original.config, "record_dir": "", "vault_key_file": ""}
     limits = dict(original.limits)
@@ -240,7 +238,7 @@ def _write_life(life: Life, redaction: _Redaction, header: Header, target: Path)
     vault = FramedFile(vault_path(target, header.segment_number), VAULT_MAGIC, header.to_vault_map())
     refusals: list[CannotCompare] = []
     try:
-        for bodies, contents in _batches(redaction, life.comparable_entries(refusals.append)):
+        for bodies, contents in _batches(redaction, life.comparable_entries(refusals.append, keyframes=True)):
             vault.append(contents)
             segment.append(bodies)
         if life.is_closed:
@@ -261,6 +259,10 @@ def _batches(redaction: _Redaction, entries: Iterator[Entry]) -> Iterator[tuple[
     bodies: list[bytes] = []
     contents: list[bytes] = []
     for entry in entries:
+        if isinstance(entry.event, CoreKeyframe):
+            keyframe = redaction.keyframe(entry)
+            bodies += [msgpack.packb(entry_to_array(keyframe))] if keyframe is not None else []
+            continue
         redacted, records = redaction.redact(entry)
         bodies.append(msgpack.packb(entry_to_array(redacted)))
         contents += [msgpack.packb(record) for record in records]

@@ -1,11 +1,14 @@
 """A redacted copy: nothing of contents or names is left, and it is checked, executed and isolated as the original."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.core.decisions import RequestAdmitted, RequestPreempted
+from engine.core.decisions import RequestAdmitted, RequestPreempted, StepPlanned
 from engine.core.events import RequestArrived, StepCompleted
+from engine.core.vocabulary import CoreKeyframe, Entry
+from engine.protocol import Arrive
 from recorder.errors import RecordingError
 from recorder.reader import Recording
 from replay.__main__ import main
@@ -14,8 +17,18 @@ from replay.execute import execute
 from replay.isolate import isolate
 from replay.model_runs.redaction import redact
 from replay.refusal import CannotCompare
+from replay.span import Span, StepOf
 from replay.verdict import Outcome
-from tests.replay.recorded_runs import SALT, entries_of, mixed_load, open_scripted, record_run
+from tests.replay.recorded_runs import (
+    LIMITS,
+    SALT,
+    changed_decision,
+    entries_of,
+    mixed_load,
+    open_scripted,
+    record_run,
+    rewrite,
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +108,53 @@ def test_without_a_model_and_without_contents_it_can_be_checked_and_says_why_no_
         execute(tmp_path / "copy", open_runner=open_scripted)
     with pytest.raises(RecordingError, match="exists"):
         redact(run, tmp_path / "copy")
+
+
+def test_its_keyframes_are_where_the_originals_are_and_replay_begins_at_them(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run", mixed_load(24), keyframe_every=7)
+    done = redact(run, tmp_path / "copy", open_scripted)
+    places = [[entry.sequence for entry in keyframes_of(path)] for path in (run, tmp_path / "copy")]
+    assert places[0] == places[1]
+    assert done.num_keyframes == len(places[0]) > 4
+    assert done.why_no_keyframes == ""
+    step = keyframes_of(run)[-2].event.num_steps  # type: ignore[union-attr]  # a CoreKeyframe
+    span = Span(StepOf(0, step))
+    for verdict in (check(tmp_path / "copy", span=span), check(tmp_path / "copy")):
+        assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+        assert verdict.figures["keyframes"] >= 1
+    verdict = execute(tmp_path / "copy", open_runner=open_scripted, span=span)
+    assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+    assert 0 < verdict.figures["steps"] < step
+
+
+def test_a_core_that_decides_otherwise_gives_the_copy_no_keyframes(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run", mixed_load(24), keyframe_every=7)
+    keep = keyframes_of(run)
+
+    def change(entries: list[Entry]) -> list[Entry]:
+        changed, _sequence, _index = changed_decision(
+            entries, StepPlanned, lambda plan: plan._replace(token_budget_left=0), occurrence=9
+        )
+        return sorted([*changed, *keep], key=lambda entry: (entry.sequence, type(entry.event) is not CoreKeyframe))
+
+    done = redact(rewrite(run, tmp_path / "changed", change), tmp_path / "copy")
+    assert "decides otherwise" in done.why_no_keyframes
+    assert 0 < done.num_keyframes < len(keep)
+
+
+def test_tenants_keep_their_order_by_name(tmp_path: Path) -> None:
+    """Fair decides by it among tenants that were served alike."""
+    arrivals = [message for _step, message in mixed_load(5) if isinstance(message, Arrive)]
+    tenants = ("zoe", "ann", "mia", "ann", "zoe")
+    messages = [(0, arrive._replace(tenant=tenant)) for arrive, tenant in zip(arrivals, tenants, strict=True)]
+    run = record_run(tmp_path / "run", list(messages), limits=replace(LIMITS, scheduling_policy="fair", max_num_seqs=1))
+    redact(run, tmp_path / "copy")
+    verdict = check(tmp_path / "copy")
+    assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+    found = [entry.event for entry in entries_of(tmp_path / "copy") if isinstance(entry.event, RequestArrived)]
+    assert [event.tenant for event in found] == ["tenant-2", "tenant-0", "tenant-1", "tenant-0", "tenant-2"]
+
+
+def keyframes_of(path: Path) -> list[Entry]:
+    entries = Recording.open(path).entries(keyframes=True)
+    return [entry for entry in entries if isinstance(entry.event, CoreKeyframe)]
