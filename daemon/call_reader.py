@@ -5,6 +5,7 @@ call, for it was cut off or nobody held it to anything, stays text. It must not 
 """
 
 import json
+import re
 from typing import NamedTuple
 
 from engine.text.tool_format import ToolFormat
@@ -97,9 +98,11 @@ class CallReader:
     def _behind(self, said: list[str], calls: list[CallDelta]) -> bool:
         """Between two calls, or behind the last one."""
         next_call = self._form.closing + (self._form.separator or "") + self._form.opening
-        if self._form.separator is None or not self._rest.startswith(next_call):
+        call_id = re.match(self._form.call_id, self._rest)  # the model's own; clients are given others
+        begins = call_id.end() if call_id else 0
+        if self._form.separator is None or not self._rest.startswith(next_call, begins):
             return False
-        self._rest = self._rest[len(next_call) :]
+        self._rest = self._rest[begins + len(next_call) :]
         self._read = self._name
         return True
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import ModelError
+from engine.text.model_source import TOOL_TEMPLATE
 from engine.text.token_bytes import SpelledBytes, byte_level_bytes, sentencepiece_bytes
 from engine.text.vocabulary import Vocabulary
 
@@ -40,6 +41,7 @@ def folder_vocabulary(folder: Path, *, encodes: bool = True) -> Vocabulary:
         eos_token_ids=_eos_token_ids(folder, config, tokenizer, template_tokens.get("eos_token"), vocab_size),
         context_length=_count(folder, config, "max_position_embeddings"),
         chat_template=_chat_template(folder, settings),
+        tool_template=_tool_template(folder, settings),
         template_tokens=template_tokens,
     )
 
@@ -119,13 +121,28 @@ def _eos_token_ids(
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     """The file chat_template.jinja, else the setting; of several named templates the one named "default"."""
+    return _template_file(folder / "chat_template.jinja") or _named_template(settings, "default")
+
+
+def _tool_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    """The one that is named "tool_use", where there are several."""
+    return _template_file(folder / TOOL_TEMPLATE) or _named_template(settings, "tool_use")
+
+
+def _template_file(path: Path) -> str | None:
     try:
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        template = settings.get("chat_template")
+        return None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / 'chat_template.jinja'} cannot be read: {error}") from error
+        raise ModelError(f"{path} cannot be read: {error}") from error
+
+
+def _named_template(settings: dict[str, Any], name: str) -> str | None:
+    template = settings.get("chat_template")
     if isinstance(template, list):
-        named = [item for item in template if isinstance(item, dict) and item.get("name") == "default"]
+        named = [item for item in template if isinstance(item, dict) and item.get("name") == name]
         template = named[0].get("template") if named else None
+    elif name != "default":
+        return None
     return template if isinstance(template, str) else None

@@ -74,6 +74,7 @@ def _decoding(
         eos_token_ids=_eos_token_ids(metadata, tokens, special_ids),
         context_length=_context_length(metadata),
         chat_template=metadata.string("tokenizer.chat_template", "") or None,
+        tool_template=metadata.string("tokenizer.chat_template.tool_use", "") or None,
         template_tokens={name: tokens[number] for name, number in named.items() if number is not None},
     )
 

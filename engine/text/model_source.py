@@ -17,7 +17,9 @@ from engine.text.pulled_models import HubName, find_pulled
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 # What decides a folder's tokens and text, beside config.json and the weights (*.safetensors).
+TOOL_TEMPLATE = "additional_chat_templates/tool_use.jinja"
 TEXT_FILES = (
+    TOOL_TEMPLATE,
     "added_tokens.json",
     "chat_template.jinja",
     "generation_config.json",

@@ -1,6 +1,7 @@
 """The text side of a model: what the daemon needs of it, without a weight in memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-def load_text_model(source: ModelSource, *, encodes: bool = True) -> "TextModel":
+def load_text_model(source: ModelSource, *, encodes: bool = True, chat_template: str = "") -> "TextModel":
     """The tokenizer and chat template of `source`. Raises ModelError where its files do not give them.
 
-    encodes   False: it will only be asked what tokens mean; half the memory, and a third of the time
+    encodes        False: it will only be asked what tokens mean; half the memory, and a third of the time
+    chat_template  Jinja source in place of the model's own; "": that
     """
     read = gguf_vocabulary if source.kind == "gguf" else folder_vocabulary
-    return TextModel(read(source.path, encodes=encodes))
+    vocabulary = read(source.path, encodes=encodes)
+    if chat_template:
+        vocabulary = replace(vocabulary, chat_template=chat_template, tool_template=None)
+    return TextModel(vocabulary)
 
 
 class UnencodableText(EngineError):
@@ -44,7 +49,9 @@ class TextModel:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._chat_template = ChatTemplate(vocabulary.chat_template, vocabulary.template_tokens)
+        self._chat_template = ChatTemplate(
+            vocabulary.chat_template, vocabulary.template_tokens, vocabulary.tool_template
+        )
 
     @property
     def tokenizer(self) -> "Tokenizer":
@@ -107,9 +114,12 @@ class TextModel:
         add_generation_prompt: bool = True,
         wall_ns: int | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
+        *,
+        goes_on: bool = False,
     ) -> str:
         """The prompt for `messages`, to be encoded with add_special=False: see `ChatTemplate.render`."""
-        return self._chat_template.render(messages, add_generation_prompt, wall_ns, tools)
+        return self._chat_template.render(messages, add_generation_prompt, wall_ns, tools, variables, goes_on=goes_on)
 
     def _known(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocab_size:

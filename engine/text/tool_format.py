@@ -17,6 +17,7 @@ class ToolFormat(NamedTuple):
     separator   None: an answer holds one call
     is_whole    a call is the whole answer: `trigger` counts at its beginning only
     controls    pieces that some vocabularies have as control tokens
+    call_id     pattern of what may stand before `closing`: the id that the model gives a call
     """
 
     name: str
@@ -29,6 +30,7 @@ class ToolFormat(NamedTuple):
     ends: str = ""
     is_whole: bool = False
     controls: tuple[str, ...] = ()
+    call_id: str = ""
 
 
 HERMES = ToolFormat(
@@ -59,6 +61,7 @@ MISTRAL = ToolFormat(
     begins="[TOOL_CALLS][",
     ends="]",
     controls=("[TOOL_CALLS]",),
+    call_id=', "id": "[a-zA-Z0-9]{9}"',
 )
 SPACED_MISTRAL = MISTRAL._replace(name="mistral-spaced", begins="[TOOL_CALLS] [")
 

@@ -39,8 +39,9 @@ def of_calls(
     literal = _Literals(control_ids)
     several = is_parallel and form.separator is not None
     opening = form.begins + form.opening
-    more = f"({literal(form.closing + (form.separator or '') + form.opening)} function)*" if several else ""
-    calls = f"function {more} {literal(form.closing + form.ends)}"
+    call = "function ID?" if form.call_id else "function"
+    more = f"({literal(form.closing + (form.separator or '') + form.opening)} {call})*" if several else ""
+    calls = f"{call} {more} {literal(form.closing + form.ends)}"
     rules = [
         f"start: {_start(form, opening, literal, is_required)}",
         f"calls: {calls}",
@@ -49,6 +50,8 @@ def of_calls(
     for index, (name, schema) in enumerate(functions):
         head = literal(json.dumps(name, ensure_ascii=False) + form.between)
         rules.append(f"f{index}: {head} %json {json.dumps(with_options(schema))}")
+    if form.call_id:
+        rules.append(f"ID: /{form.call_id}/")
     if not is_required:
         rules += _text_rules(form, control_ids)
     return checked("\n".join(rules) + "\n")

@@ -30,10 +30,20 @@ def described(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -
         messages = _in_plain_roles(messages)
     if not tools:
         return messages
-    system = _BEFORE + "\n".join([json.dumps(tool, ensure_ascii=False) for tool in tools]) + _BEHIND
+    system = _description(tools)
     if messages and messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n\n{system}"}, *messages[1:]]
     return [{"role": "system", "content": system}, *messages]
+
+
+def described_by_the_user(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Sequence[Message]:
+    """The same for a template that takes no system message: the description stands before what the user says first."""
+    plain = list(_in_plain_roles(messages))
+    for index, message in enumerate(plain):
+        if message["role"] == "user":
+            plain[index] = {**message, "content": f"{_description(tools)}\n\n{message['content']}"}
+            break
+    return plain
 
 
 def with_short_ids(messages: Iterable[Message]) -> list[Message]:
@@ -47,6 +57,10 @@ def with_short_ids(messages: Iterable[Message]) -> list[Message]:
             changed["tool_calls"] = [{**call, "id": _short(call["id"])} for call in changed["tool_calls"]]
         short.append(changed)
     return short
+
+
+def _description(tools: Sequence[Mapping[str, Any]]) -> str:
+    return _BEFORE + "\n".join([json.dumps(tool, ensure_ascii=False) for tool in tools]) + _BEHIND
 
 
 def _in_plain_roles(messages: Sequence[Message]) -> list[Message]:

@@ -20,6 +20,7 @@ class Vocabulary:
     eos_token_ids         ascending; each ends an answer
     context_length        tokens, as the model was trained for
     chat_template         Jinja source, None where the model has none
+    tool_template         another one for chats with tools, None where `chat_template` is for all
     template_tokens       bos_token, eos_token …: texts by the names that chat templates use
     """
 
@@ -33,3 +34,4 @@ class Vocabulary:
     prefix_ids: tuple[int, ...] = ()
     suffix_ids: tuple[int, ...] = ()
     template_tokens: dict[str, str] = field(default_factory=dict)
+    tool_template: str | None = None

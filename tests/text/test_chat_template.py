@@ -100,3 +100,27 @@ def test_the_date_is_the_one_that_is_handed_in() -> None:
     assert _render(source, wall_ns=1_767_225_600_000_000_000) == "01 Jan 2026"
     with pytest.raises(ChatTemplateError, match="date"):
         _render(source)
+
+
+def test_a_second_template_is_for_chats_with_tools() -> None:
+    source = "{% for t in tools %}{{ t.function.name }}{% endfor %}<tool_call>"
+    template = ChatTemplate("plain", {}, source)
+    tool = {"type": "function", "function": {"name": "weather"}}
+    assert template.render(HELLO) == "plain"
+    assert template.render(HELLO, tools=[tool]) == "weather<tool_call>"
+    assert ChatTemplate("plain", {}).render(HELLO, tools=[tool]) == "plain"
+
+
+def test_variables_of_the_client_reach_the_template_and_replace_nothing_of_ours() -> None:
+    template = ChatTemplate("{{ enable_thinking }}{{ add_generation_prompt }}{{ messages | length }}", {})
+    variables = {"enable_thinking": False, "add_generation_prompt": False, "messages": [], "tools": 1}
+    assert template.render(HELLO, variables=variables) == "FalseTrue1"
+
+
+def test_a_message_that_goes_on_is_cut_where_its_content_ends_trimmed_or_not() -> None:
+    chat = [*HELLO, {"role": "assistant", "content": "Sure, "}]
+    for source, expected in (
+        ("{% for m in messages %}<{{ m.content }}>{% endfor %}", "<Hi><Sure, "),
+        ("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", "<Hi><Sure,"),
+    ):
+        assert ChatTemplate(source, {}).render(chat, goes_on=True) == expected

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.text.chat_template import ChatTemplate
+from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.text.text_model import TextModel
 from engine.text.tool_format import HERMES, LLAMA, MISTRAL, SPACED_MISTRAL, ToolFormat, format_told_by
 
@@ -86,3 +86,15 @@ def test_the_default_model_is_told_of_tools_in_its_system_message_and_results_co
     )
     own = smollm.render_chat([{"role": "system", "content": "Be brief."}, *CHAT[:1]], tools=[TOOL])
     assert own.startswith("<|im_start|>system\nBe brief.\n\n# Tools\n")
+
+
+def test_a_template_that_takes_no_system_message_has_the_tools_told_by_the_user() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}{% endfor %}"
+    )
+    rendered = ChatTemplate(source, {}).render(CHAT, tools=[TOOL])
+    assert rendered.startswith("<user># Tools\n")
+    assert "\n\nRain?<assistant><tool_call>" in rendered
+    with pytest.raises(ChatTemplateError, match="no system role"):
+        ChatTemplate(source, {}).render([{"role": "system", "content": "Be brief."}, *CHAT], tools=[TOOL])
