@@ -77,6 +77,7 @@ class Story:
         ttft_target_ms: int = 0,
         itl_target_ms: int = 0,
         deadline_ns: int = 0,
+        wants_prompt_logprobs: bool = False,
     ) -> None:
         """A request of so many prompt tokens. A text prompt has one letter per token: equal beginnings share blocks."""
         number = self.numbers[name] = len(self.numbers)
@@ -99,6 +100,7 @@ class Story:
                 ttft_target_ms,
                 itl_target_ms,
                 deadline_ns,
+                wants_prompt_logprobs=wants_prompt_logprobs,
             )
         )
 

@@ -37,3 +37,26 @@ class TokenOutput(NamedTuple):
     token_id: int
     logprob: float
     top_logprobs: tuple[tuple[int, float], ...] = ()
+
+
+class PromptLogprobs(NamedTuple):
+    """What the model says of a prompt's tokens, each after those before it; the first has none before it, and no row.
+
+    num_top        alternatives per token
+    logprobs       float32 of each token from the second on, little-endian, one after the other
+    ranks          u32 each: 1 for the likeliest; of equals the lowest id is first
+    top_ids        u32, `num_top` for each, most likely first, ties by lowest id
+    top_logprobs   float32 beside them
+    """
+
+    request: int
+    num_top: int
+    logprobs: bytes
+    ranks: bytes
+    top_ids: bytes
+    top_logprobs: bytes
+
+    @property
+    def num_tokens(self) -> int:
+        """That it tells of."""
+        return len(self.logprobs) // 4

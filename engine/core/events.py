@@ -63,6 +63,9 @@ class RequestArrived(NamedTuple):
     trace_context     the client's W3C traceparent, "" for none: carried so that spans can be made of the recording
     grammar_digest    keyed digest of the grammar that its answer must follow (16 bytes); empty for none
     num_choices       answers asked for its prompt (the API's n), told with the first of them; 0 with the others
+    wants_prompt_logprobs
+                      log-probabilities of its prompt's tokens are asked for: each of them is computed, so it takes no
+                      prefix hits before its first token
     """
 
     request: int
@@ -83,6 +86,7 @@ class RequestArrived(NamedTuple):
     trace_context: str = ""
     grammar_digest: bytes = b""
     num_choices: int = 1
+    wants_prompt_logprobs: bool = False
 
 
 class RequestCancelled(NamedTuple):
@@ -102,6 +106,10 @@ class StepCompleted(NamedTuple):
     kv_digests
               (request, place in its block table, u64) per block that the step filled: a digest of the keys and values
               that lie in it (`kernels/block_digest.py`); empty unless they are kept
+    prompt_logprobs
+              (request, num_tokens, u64) per request whose prompt this step has finished and of which log-probabilities
+              are wanted: a digest of all of them (`engine/execution/prompt_logprobs.py`), in whatever steps they were
+              computed
     """
 
     step: int
@@ -111,6 +119,7 @@ class StepCompleted(NamedTuple):
     sample_ns: int
     swap_ns: int = 0
     kv_digests: tuple[tuple[int, int, int], ...] = ()
+    prompt_logprobs: tuple[tuple[int, int, int], ...] = ()
 
 
 class StepFailed(NamedTuple):

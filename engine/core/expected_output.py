@@ -18,7 +18,9 @@ class ExpectedOutput:
         self._used: dict[int, tuple[int, int, int]] = {}  # magnitude → tokens emitted, tokens allowed, ends
 
     def predict(self, max_output_tokens: int) -> int:
-        """Output tokens to expect, 1 to `max_output_tokens`."""
+        """Output tokens to expect, 1 to `max_output_tokens`; 0 where nothing is to come."""
+        if max_output_tokens == 0:
+            return 0
         emitted, allowed, num_ends = self._used.get(max_output_tokens.bit_length(), (0, 0, 0))
         if num_ends < MIN_ENDS:
             return min(max_output_tokens, FIRST_GUESS_TOKENS)

@@ -364,7 +364,12 @@ class Planner:
         return refusal
 
     def _find_hits(self, request: Request) -> list[int]:
-        """Cached blocks of its tokens. At least one token is left to compute: without a row there is no next token."""
+        """Cached blocks of its tokens. At least one token is left to compute: without a row there is no next token.
+
+        None where log-probabilities of its prompt are wanted and not all told: they come of rows that are computed.
+        """
+        if request.wants_prompt_logprobs and request.num_output_tokens == 0:
+            return []
         return self.pool.find_prefix(request.block_digests, (request.num_tokens - 1) // self.limits.block_size)
 
     def _take_blocks_for(self, candidate: Request, num_short: int, hits: list[int]) -> bool:

@@ -48,6 +48,7 @@ class Request:
     num_passes_over       passes that admitted a younger one while it was the oldest of the waiting
     is_protected          by the starvation guard: next to be admitted, not to be preempted
     sampling              carried, so that a keyframe tells how its tokens are drawn; never read here
+    wants_prompt_logprobs every row of its prompt must be computed
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Request:
         "status",
         "tenant",
         "ttft_target_ms",
+        "wants_prompt_logprobs",
     )
 
     def __init__(self, event: RequestArrived) -> None:
@@ -112,6 +114,7 @@ class Request:
         self.chain_length = 0
         self.num_passes_over = 0
         self.is_protected = False
+        self.wants_prompt_logprobs = event.wants_prompt_logprobs
 
     @property
     def num_tokens(self) -> int:

@@ -15,6 +15,7 @@ class SamplingParams(NamedTuple):
     num_logprobs        alternatives to report per token; -1 reports none, 0 only the chosen token's own
     min_tokens          end-of-text and stop tokens cannot be drawn before so many output tokens
     ignore_eos          the model's own end-of-text tokens do not end the request
+    num_prompt_logprobs alternatives to report per token of the prompt, as num_logprobs
     """
 
     temperature: float = 1.0
@@ -28,3 +29,4 @@ class SamplingParams(NamedTuple):
     num_logprobs: int = -1
     min_tokens: int = 0
     ignore_eos: bool = False
+    num_prompt_logprobs: int = -1

@@ -73,23 +73,35 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(
         prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12),
-        max_output_tokens=st.integers(1, 10),
+        max_output_tokens=st.integers(0, 10),
+        num_prompt_logprobs=st.sampled_from([-1, -1, 2]),
         priority=st.integers(0, 9),
         tenant=st.sampled_from("ab"),
         deadline_ns=st.integers(0, 5),
     )
-    def arrive(self, prompt: list[int], max_output_tokens: int, priority: int, tenant: str, deadline_ns: int) -> None:
+    def arrive(
+        self,
+        prompt: list[int],
+        max_output_tokens: int,
+        num_prompt_logprobs: int,
+        priority: int,
+        tenant: str,
+        deadline_ns: int,
+    ) -> None:
         number = self.num_arrived
         self.num_arrived += 1
         contents = RequestContents(tuple(prompt))
-        sampling = SamplingParams(seed=number)
+        sampling = SamplingParams(seed=number, num_prompt_logprobs=num_prompt_logprobs)
         digests = self.runner.prompt_digests(contents)
         self.runner.add_request(number, sampling, contents)
         arrival_ns = len(self.handled)
         self.handle(
             RequestArrived(
                 number, f"r{number}", tenant, priority, arrival_ns, len(prompt), max_output_tokens, digests, sampling
-            )._replace(deadline_ns=deadline_ns and arrival_ns + deadline_ns)
+            )._replace(
+                deadline_ns=deadline_ns and arrival_ns + deadline_ns,
+                wants_prompt_logprobs=num_prompt_logprobs >= 0,
+            )
         )
 
     @rule()

@@ -51,8 +51,8 @@ def _is_of_one_version(path: str, then: "_Unfolded", here: "_Unfolded") -> bool:
 class _Unfolded:
     """
     leaves    path → plain value; of a container its length, of what was met before where that was
-    fields    path of a field → (path of its object)
-    objects   path of an object → its class
+    fields    path of a field → (path of its object or record)
+    objects   path of an object or a record → its class
     """
 
     def __init__(self, state: State) -> None:
@@ -72,6 +72,8 @@ class _Unfolded:
             self.leaves[path] = f"the same as {self._met[rest[0]]}"
         elif tag == OBJECT:
             self._unfold_object(rest[0], rest[1:], path)
+        elif tag == RECORD:
+            self._unfold_fields(*self._classes[rest[0]], rest[1:], path)
         elif tag in (LIST, DEQUE):
             self._met.append(path)
             self._unfold_items(_items(rest[-1]), path)
@@ -80,8 +82,6 @@ class _Unfolded:
             self._unfold_dict(rest[0], rest[1], path)
         elif tag == TUPLE:
             self._unfold_items(rest, path)
-        elif tag == RECORD:
-            self._unfold_items(rest[1:], path)
         elif tag == CHOICE:
             self.leaves[path] = rest[1]
         else:
@@ -92,6 +92,9 @@ class _Unfolded:
         if name == "Request":
             path = f"request {nodes[fields.index('number')]}"
         self._met.append(path)
+        self._unfold_fields(name, fields, nodes, path)
+
+    def _unfold_fields(self, name: str, fields: tuple[str, ...], nodes: list[Any], path: str) -> None:
         self.objects[path] = name
         for field, node in zip(fields, nodes, strict=True):
             self.fields[f"{path}.{field}"] = (path,)
