@@ -165,8 +165,10 @@ return [...document.querySelectorAll("button, input, select, textarea, canvas, [
 
 def test_perfettos_keys_lead_from_slice_to_slice_and_make_an_area_of_a_life(browser: Browser, page: str) -> None:
     browser.open_page(f"{page}#request=24")
+    browser.until(lambda: "3,024 steps" in browser.text("#status"), "all of it is indexed")
     browser.press("f")
     browser.until(lambda: browser.state("to") - browser.state("from") < 8e9, "its life is shown")
+    browser.until_drawn()
     first = middle(browser)
     browser.press(".")
     browser.until(lambda: middle(browser) > first, "to the next one")
