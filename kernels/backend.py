@@ -18,6 +18,7 @@ from kernels.decoder import DecoderParameters as DecoderParameters
 from kernels.decoder import DecoderShape as DecoderShape
 from kernels.decoder import LayerParameters as LayerParameters
 from kernels.sampling import Draw, DrawRow
+from kernels.scoring import RowScores
 from kernels.trace import Tap
 
 Floats = NDArray[np.float32]
@@ -125,6 +126,15 @@ class Backend(Protocol):
         """Draw a token from each row of the last step's logits; `rows` in their order, one for each.
 
         A draw depends on its own row of logits and its DrawRow alone.
+        """
+        ...
+
+    def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
+        """What rows of the last step say of given tokens, and their likeliest (`scoring.py`); bits as a draw's are.
+
+        rows        int64, of the step's rows: none of its logit_rows, and each is asked about once
+        token_ids   int64 beside them
+        num_top     alternatives wanted of each; at most the vocabulary
         """
         ...
 

@@ -46,14 +46,16 @@ from kernels.reference_layer import (
     unwatched,
 )
 from kernels.reference_sampling import draw_token
+from kernels.reference_scoring import score_rows
 from kernels.rotary import rotary_tables
 from kernels.sampling import Draw, DrawRow
+from kernels.scoring import RowScores
 from kernels.slots import plain_places, read, write
 from kernels.trace import OUTSIDE_LAYERS, Tap, show_slots
 
 _SOURCES = (
     *("reference.py", "reference_layer.py", "reference_attention.py", "reference_attention_plan.py"),
-    *("reference_sampling.py", "philox.py", "rotary.py", "stored_tensor.py"),
+    *("reference_sampling.py", "reference_scoring.py", "philox.py", "rotary.py", "stored_tensor.py"),
 )
 
 _Tables = tuple[torch.Tensor, torch.Tensor]  # cosines, sines
@@ -165,10 +167,21 @@ class ReferenceBackend:
                 watch("attention", attended[tile])
                 add_attended(hidden[tile], attended[tile], layer, shape, watch)
                 add_mlp(hidden[tile], layer, shape, watch)
-        return self._head(hidden.view(-1, shape.hidden_size)[torch.from_numpy(batch.logit_rows)], batch, tap)
+        self._rows = hidden.view(-1, shape.hidden_size)
+        return self._head(self._rows[torch.from_numpy(batch.logit_rows)], batch, tap)
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         return [draw_token(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
+
+    @torch.inference_mode()
+    def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
+        scores = RowScores.empty(len(rows), num_top)
+        for start in range(0, len(rows), TILE_ROWS):
+            part = slice(start, start + TILE_ROWS)
+            of_part = self._rows[torch.from_numpy(rows[part])]
+            logits = F.linear(rms_norm(_padded(of_part), self.final_norm, self.shape.norm_epsilon), self.head)
+            scores.put(start, score_rows(logits[: len(of_part)].numpy(), token_ids[part], num_top))
+        return scores
 
     def _rotary_tiles(self, tables: _Tables, positions: Integers, num_tiles: int) -> _Tables:
         """Each row's cosines and sines, [num_tiles, TILE_ROWS, 1, head_dim / 2]; padding rows take position 0."""

@@ -30,8 +30,8 @@ def draw_token(logits: Floats, row: DrawRow) -> Draw:
         return NO_DRAW
     greedy = parameters.temperature <= 0.0
     token_id = int(adjusted.argmax()) if greedy else _drawn(adjusted, parameters, row.position)
-    logprobs = _logprobs(logits)
-    return Draw(True, token_id, float(logprobs[token_id]), _top_logprobs(logprobs, parameters.num_logprobs))
+    logprobs = logprobs_of(logits)
+    return Draw(True, token_id, float(logprobs[token_id]), top_logprobs(logprobs, parameters.num_logprobs))
 
 
 # ── what changes the logits ──────────────────────────────────────────────────────────────────────────────────────────
@@ -119,7 +119,7 @@ def _nucleus(weights: Doubles, ids: TokenIds, top_p: float) -> TokenIds:
 # ── log-probabilities ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _logprobs(logits: Floats) -> Floats:
+def logprobs_of(logits: Floats) -> Floats:
     """Under the unmodified logits; the sum is taken in float64, the result rounded as it is reported and recorded."""
     highest = float(logits.max())
     total = float(np.exp(logits - np.float32(highest)).sum(dtype=np.float64))
@@ -127,7 +127,8 @@ def _logprobs(logits: Floats) -> Floats:
     return logprobs
 
 
-def _top_logprobs(logprobs: Floats, count: int) -> tuple[tuple[int, float], ...]:
+def top_logprobs(logprobs: Floats, count: int) -> tuple[tuple[int, float], ...]:
+    """(token id, log-probability) of the `count` likeliest."""
     if count <= 0:
         return ()
     ids = _likeliest(logprobs, np.arange(len(logprobs)), count)  # as reported: rounding can make two equal

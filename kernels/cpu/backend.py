@@ -31,10 +31,12 @@ from kernels.backend import (
 )
 from kernels.cpu import library as native
 from kernels.cpu.draws import DrawCall
+from kernels.cpu.scores import score
 from kernels.cpu.tap_callback import TapCallback
 from kernels.cpu.weights import hand_over
 from kernels.rotary import rotary_tables
 from kernels.sampling import Draw, DrawRow
+from kernels.scoring import RowScores
 from kernels.slots import Places, grouped_places, plain_places, read, write
 from kernels.trace import Tap
 
@@ -189,6 +191,11 @@ class CpuBackend:
         assert self._decoder is not None, "nothing is loaded"
         assert len(rows) == self._num_logits, f"{self._num_logits} rows of logits, {len(rows)} to draw"
         return self._draw_call.draw(self._decoder, self._logit_rows, rows)
+
+    def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
+        """Raises MemoryError."""
+        assert self._decoder is not None, "nothing is loaded"
+        return score(self._library, self._decoder, rows, token_ids, num_top)
 
     def _outputs(self, num_logits: int) -> tuple[Floats, Floats]:
         """Room for so many rows, kept from step to step: fresh pages for each would cost more than writing them."""

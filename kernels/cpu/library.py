@@ -81,6 +81,21 @@ class StepOutput(c.Structure):
     )
 
 
+class ScoreInput(c.Structure):
+    """In src/decoder.h, as the next one."""
+
+    _fields_ = (
+        ("num_rows", c.c_int),
+        ("num_top", c.c_int),
+        ("rows", c.c_void_p),
+        ("token_ids", c.c_void_p),
+    )
+
+
+class ScoreOutput(c.Structure):
+    _fields_ = (("scored", c.c_void_p), ("alternatives", c.c_void_p))
+
+
 class LogitRows(c.Structure):
     """Rows to draw from, `stride` floats apart, and what the step has found out about each."""
 
@@ -129,6 +144,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "reprise_step": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_step_traced": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_apply": (c.c_int, (c.c_void_p, c.c_int, c.c_int, c.c_void_p, c.c_int, c.c_void_p, c.c_int64)),
+    "reprise_score": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p)),
     "reprise_draw": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_digest_blocks": (c.c_int, (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int, c.c_void_p)),
     "reprise_measure": (c.c_int, (c.c_void_p, c.c_int, c.c_void_p)),

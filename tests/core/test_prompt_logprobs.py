@@ -1,4 +1,4 @@
-"""A request that asks for log-probabilities of its prompt: every row of it is computed, and it may want nothing more."""
+"""A request that asks for log-probabilities of its prompt: every row of it is computed, it may want no token at all."""
 
 from engine.core.decisions import RequestFinished
 from engine.core.events import RequestArrived

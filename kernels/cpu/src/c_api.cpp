@@ -106,6 +106,10 @@ int reprise_apply(Decoder* decoder, int layer, int which, const float* rows, int
     });
 }
 
+int reprise_score(Decoder* decoder, const ScoreInput* input, const ScoreOutput* output) {
+    return guarded(0, [&] { return decoder->score(*input, *output), 1; });
+}
+
 // Tokens for the rows of `rows`, which may be any logits of any length.
 int reprise_draw(Decoder* decoder, const LogitRows* rows, const DrawRow* parameters, int num_rows, Drawn* drawn) {
     return guarded(0, [&] { return decoder->sampler.draw(decoder->team(), *rows, parameters, num_rows, drawn), 1; });

@@ -110,7 +110,12 @@ void Decoder::Step::build(Team& team) {
             of(c).project(decoder.layer(l).down, of(c).work.gated, item, next, thread);
         }, index, of_outputs(layer.down));
     }
-    adds_last_mlp = shape.has_post_norms != 0;
+    adds_last_mlp = work.last_mlp_is_apart = shape.has_post_norms != 0;
+    build_head(team);
+}
+
+// Of the rows that logits are asked for: final norm, logits and their statistics.
+void Decoder::Step::build_head(Team& team) {
     team.add([](void* c, int, int item, int) { of(c).final_norm(item); }, 0, num_pieces(input.num_logits, kRowsOfNormItem));
     team.add([](void* c, int, int item, int) { of(c).head(item); }, 0,
              num_pieces(decoder.head.num_tiles(), kHeadTilesOfItem) * num_pieces(input.num_logits, kRowsOfItem));

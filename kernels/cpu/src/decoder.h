@@ -65,6 +65,24 @@ struct StepOutput {
     int64_t logits_stride;
 };
 
+// Rows of the last step, none of which it was asked logits for, each once; and a token that each is asked about.
+struct ScoreInput {
+    int num_rows;
+    int num_top;  // likeliest tokens wanted of each; at most the vocabulary
+    const int64_t* rows;
+    const int64_t* token_ids;
+};
+
+struct Scored {
+    float logprob;
+    int32_t rank;  // 0: the row's logits are not finite, and the rest means nothing
+};
+
+struct ScoreOutput {
+    Scored* scored;            // [num_rows]
+    Alternative* alternatives;  // [num_rows, num_top]
+};
+
 // The operations of a step in their order; kernels/trace.py has their names.
 enum class Operation : int {
     kEmbedding, kAttentionNorm, kQ, kK, kV, kRotaryQ, kRotaryK, kKvWrite, kAttention, kO, kAttentionResidual,
@@ -97,6 +115,9 @@ public:
 
     // The same step one operation after the other, each result shown to `tap`; the same bits, several times slower.
     void step_traced(const StepInput& input, const StepOutput& output, Tap tap);
+
+    // Log-probabilities of rows of the last step. Throws std::bad_alloc the first time where memory lacks.
+    void score(const ScoreInput& input, const ScoreOutput& output);
 
     // One linear layer on `num_rows` rows [num_rows, num_inputs], as a step would compute it; out has `stride` floats a row.
     void apply(const Matrix& matrix, const float* rows, int num_rows, float* out, size_t stride);

@@ -57,6 +57,13 @@ struct TraceMemory {
     Aligned<float> gate, up;   // [rows, stride of gated]
 };
 
+// A tile of rows whose logits are looked at and not kept; empty before the first.
+struct ScoreMemory {
+    Aligned<float> hidden, logits;
+    std::vector<RowStatistics> statistics;
+    std::vector<DrawScratch> scratch;  // by thread
+};
+
 struct Decoder::Workspace {
     int max_rows = 0, max_logits = 0;
     size_t x_stride = 0, qkv_stride = 0;
@@ -68,6 +75,8 @@ struct Decoder::Workspace {
     std::vector<PartialAttention> partials;
     std::vector<ThreadScratch> scratch;
     TraceMemory trace;
+    ScoreMemory scoring;
+    bool last_mlp_is_apart = false;  // x lacks the last layer's norm(projected), but of rows that logits were asked for
 };
 
 // What the phases of one step share.
@@ -119,6 +128,7 @@ struct Decoder::Step {
 
     void plan_attention();
     void build(Team& team);
+    void build_head(Team& team);
 
     // What heads of which rows an item of `heads` is about.
     struct HeadItem {

@@ -40,41 +40,6 @@ bool changes_logits(const DrawRow& row) {
 
 bool is_laborious(const DrawRow& row) { return row.temperature > 0.0 || row.num_logprobs > 0 || changes_logits(row); }
 
-// Natural logarithm of a finite x >= 1, the same bits wherever it is compiled: x = m × 2^n with m in [√½, √2), and
-// ln m = 2 artanh((m - 1) / (m + 1)), whose series is cut off below 2^-54.
-double natural_log(double x) {
-    int exponent;
-    double mantissa = std::frexp(x, &exponent);  // exact
-    if (mantissa < 0.70710678118654752) mantissa *= 2.0, --exponent;
-    const double s = (mantissa - 1.0) / (mantissa + 1.0), square = s * s;
-    double sum = 0.0;
-    for (int odd = 23; odd >= 1; odd -= 2) sum = sum * square + 1.0 / odd;
-    return exponent * 0.69314718055994531 + 2.0 * s * sum;
-}
-
-// A row's log-probabilities under the unmodified logits, rounded to float32 as they are reported.
-struct LogProbabilities {
-    double highest, log_total;
-    float of(float logit) const { return static_cast<float>(static_cast<double>(logit) - highest - log_total); }
-};
-
-// Likeliest first, ties by lowest id. Rounding can make equals of two logits a little apart, so all that may be reported
-// like the last one are looked at.
-void list_alternatives(const float* logits, int length, const LogProbabilities& logprobs, const DrawRow& row, DrawScratch& scratch) {
-    const int count = std::min(row.num_logprobs, length);
-    const float bound = bound_of_highest(logits, length, count, scratch.values.data());
-    const double slack = std::fabs(static_cast<double>(logprobs.of(bound))) * 5e-7;  // four units in the last place
-    const float lowest = static_cast<float>(static_cast<double>(bound) - slack);
-    const int num_found = places_between(logits, length, lowest, kInfinity, scratch.ids.data());
-    Ranked* ranked = scratch.ranked.data();
-    for (int i = 0; i < num_found; ++i) {
-        const int32_t id = scratch.ids[static_cast<size_t>(i)];
-        ranked[i] = {logprobs.of(logits[id]), id};
-    }
-    std::partial_sort(ranked, ranked + count, ranked + num_found, is_before);
-    for (int i = 0; i < count; ++i) row.alternatives[i] = {ranked[i].id, ranked[i].value};
-}
-
 // ── what changes the logits ──
 
 void forbid_others(float* logits, int length, const DrawRow& row) {
@@ -303,8 +268,10 @@ Drawn draw_row(const float* logits, int length, const RowStatistics& statistics,
         token_id = row.temperature > 0.0 ? choose(adjusted, length, highest, row, scratch)
                                          : first_place_of(adjusted, length, highest);
     }
-    const LogProbabilities logprobs{statistics.highest, natural_log(statistics.total)};
-    if (row.num_logprobs > 0) list_alternatives(logits, length, logprobs, row, scratch);
+    const LogProbabilities logprobs(statistics);
+    if (row.num_logprobs > 0)
+        list_alternatives(logits, length, logprobs, std::min(row.num_logprobs, length), row.alternatives, scratch.values.data(),
+                          scratch.ids.data(), scratch.ranked.data());
     return {token_id, logprobs.of(logits[token_id]), 1};
 }
 

@@ -10,15 +10,11 @@
 
 #include "aligned.h"
 #include "likeliest.h"
+#include "log_probabilities.h"
 #include "row_statistics.h"
 #include "team.h"
 
 namespace reprise {
-
-struct Alternative {
-    int32_t token_id;
-    float logprob;
-};
 
 // What one row is drawn by; kernels/cpu/draws.py packs it. Ids outside the vocabulary are passed over.
 struct DrawRow {

@@ -160,6 +160,7 @@ void Decoder::TracedStep::mlp(int index) {
 void Decoder::TracedStep::head() {
     const StepInput& input = step.input;
     num_rows = input.num_logits;
+    step.work.last_mlp_is_apart = false;
     phase([](void* c, int, int item, int) { Step::of(c).final_norm(item); }, 0, num_pieces(num_rows, kRowsOfNormItem));
     const Activations& normed = step.work.final.view;
     const size_t hidden = static_cast<size_t>(step.shape.hidden_size);
