@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from engine.core.contents import RequestContents, TokenOutput
+from engine.core.contents import PromptLogprobs, RequestContents, TokenOutput
 from engine.core.errors import EngineError
 from engine.core.limits import MAX_FRAME_BYTES
 from engine.core.sampling_params import SamplingParams
@@ -105,6 +105,15 @@ class Handled(NamedTuple):
     outputs: tuple[TokenOutput, ...]
 
 
+class PromptScored(NamedTuple):
+    """Engine → daemon: what was asked about a prompt, before the entry of the step that has finished it.
+
+    Nobody is told before that entry. An engine that takes the request over, and finishes its prompt again, says it again.
+    """
+
+    prompt: PromptLogprobs
+
+
 class RecorderStatus(NamedTuple):
     """Engine → daemon: what the recorder has written and lost, for /metrics.
 
@@ -128,7 +137,7 @@ class RecorderStatus(NamedTuple):
 
 
 _TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)
-_TO_DAEMON = (Ready, Failed, Handled, PolicyRefused, RecorderStatus)
+_TO_DAEMON = (Ready, Failed, Handled, PolicyRefused, PromptScored, RecorderStatus)
 Message = (
     Arrive
     | Cancel
@@ -140,6 +149,7 @@ Message = (
     | Failed
     | Handled
     | PolicyRefused
+    | PromptScored
     | RecorderStatus
 )
 _TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_TO_ENGINE, *_TO_DAEMON)}
@@ -164,6 +174,8 @@ def decode(body: bytes) -> Message:
         if name == "Handled":
             outputs = tuple([TokenOutput(*output) for output in fields[1]])
             return Handled(entry_from_array(fields[0]), outputs)
+        if name == "PromptScored":
+            return PromptScored(PromptLogprobs(*fields[0]))
         if name == "Arrive":
             arrive = Arrive(*fields)
             return arrive._replace(

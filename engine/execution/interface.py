@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from engine.core.contents import RequestContents, TokenOutput
+from engine.core.contents import PromptLogprobs, RequestContents, TokenOutput
 from engine.core.decisions import Decision, StepPlanned
 from engine.core.events import StepCompleted
 from engine.core.sampling_params import SamplingParams
@@ -12,10 +12,12 @@ class StepResult(NamedTuple):
     """
     completed   the event for the core
     outputs     the tokens drawn, in the order of `completed.emitted`; a row flagged ERROR drew none
+    prompts     of each prompt that the step has finished, what was asked about it; as `completed.prompt_logprobs` says
     """
 
     completed: StepCompleted
     outputs: tuple[TokenOutput, ...]
+    prompts: tuple[PromptLogprobs, ...] = ()
 
 
 class Runner(Protocol):
