@@ -15,8 +15,10 @@ export function visibleLines(value, max = 20000) {
   return String(value ?? "").slice(0, max).split("\n").map((line) => visible(line, max)).join("\n");
 }
 
+const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });
+
 export function grouped(number) {
-  return typeof number === "number" ? number.toLocaleString("en-US", { maximumFractionDigits: 20 }) : String(number);
+  return typeof number === "number" ? GROUPED.format(number) : String(number);
 }
 
 /** Nanoseconds as a length of time, with the digits that `step_ns` can tell apart. */

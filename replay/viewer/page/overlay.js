@@ -16,10 +16,10 @@ export function gridLines() {
   return axisTicks().values.map((value) => Math.round(xOf(value))).filter((x) => x >= GUTTER);
 }
 
-/** Those lines above the rows, behind all else. */
-export function drawGrid(context) {
+/** Those lines down to `bottom`, behind all else; pictures have them of their own. */
+export function drawGrid(context, bottom) {
   context.fillStyle = colours().line;
-  for (const x of gridLines()) context.fillRect(x, AXIS_HEIGHT - 6, 1, size.top - AXIS_HEIGHT + 6);
+  for (const x of gridLines()) context.fillRect(x, AXIS_HEIGHT - 6, 1, bottom - AXIS_HEIGHT + 6);
 }
 
 export function drawAxis(context) {
@@ -107,6 +107,15 @@ export function drawOwnMarks(context) {
     context.fillText(String(index + 1), x + 4, 13);
     context.fillStyle = colours().chosen;
   });
+}
+
+/** Where the pointer is, or the inspected step: a line, or as wide as it is. */
+export function drawCursor(context, [from, to]) {
+  context.fillStyle = colours().chosen;
+  context.globalAlpha = 0.35;
+  const x = xOf(from);
+  if (x >= GUTTER) context.fillRect(x, AXIS_HEIGHT, Math.max(1, xOf(to) - x), size.height);
+  context.globalAlpha = 1;
 }
 
 /** Arrows of a lane between rows that are known (request → row); those of the chosen request strong, and never left

@@ -10,7 +10,9 @@ const WELL = new Set(["stop", "length", "eos"]); // ends that a client asked for
 
 /** A picture of width × height device pixels that slices are painted into, used again from frame to frame. */
 export class Raster {
-  resize(width, height) {
+  /** ratio: device pixels of a CSS pixel */
+  resize(width, height, ratio = 1) {
+    this.ratio = ratio;
     if (this.image?.width === width && this.image.height === height) return;
     this.image = new ImageData(Math.max(1, width), Math.max(1, height));
     this.pixels = new Uint32Array(this.image.data.buffer);
@@ -18,16 +20,21 @@ export class Raster {
 
   /** Begin a picture: `back` all over, then `bands` [{top, bottom, colour}] and `lines` down at these pixels. */
   begin(back, bands, lines, lineColour) {
-    const { width, height } = this.image;
+    const { width } = this.image;
     this.numPainted = 0;
     this.pixels.fill(back);
     this.back = back;
+    this.bands(bands);
+    for (const x of lines) if (x >= 0 && x < width) for (let at = x; at < this.pixels.length; at += width) this.pixels[at] = lineColour;
+  }
+
+  bands(bands) {
+    const { width, height } = this.image;
     for (const { top, bottom, colour } of bands) {
       const first = Math.min(height, Math.max(0, Math.round(top)));
       const beyond = Math.min(height, Math.max(first, Math.round(bottom)));
       this.pixels.fill(colour, first * width, beyond * width);
     }
-    for (const x of lines) if (x >= 0 && x < width) for (let at = x; at < this.pixels.length; at += width) this.pixels[at] = lineColour;
   }
 
   /** Paint a tile's slices: `place` {from, scale, row, rowHeight} in device pixels; the tile's own span bounds them.

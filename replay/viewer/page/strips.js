@@ -1,8 +1,10 @@
 // Counter strips above the rows: smallest to greatest of each pixel as a band, the mean as a line.
 import { grouped } from "./format.js";
+import { pixel } from "./patterns.js";
+import { paintSeries } from "./series.js";
 import { state } from "./store.js";
 import { colours, scheme, STRIP_COLOURS } from "./theme.js";
-import { GUTTER, plotWidth, size } from "./view.js";
+import { GUTTER } from "./view.js";
 
 export const STRIPS = [
   { title: "requests", names: ["running", "waiting"], unit: "" },
@@ -12,42 +14,54 @@ export const STRIPS = [
 ];
 export const STRIP_NAMES = STRIPS.flatMap((strip) => strip.names).join(",");
 export const STRIP_HEIGHT = 42;
-const DASHES = [[], [5, 2], [2, 2], [7, 2, 2, 2]];
+const DASHES = [[1], dashed(5, 2), dashed(2, 2), dashed(7, 2, 2, 2)];
 const PAD = 5;
-const BRIDGED = 2; // pixels of a tile without a step that a line goes over
 
-/** Draw all strips below `top` from the tiles that cover what is shown; with `others` the first line of both. */
-export function drawStrips(context, tiles, others, top) {
-  STRIPS.forEach((strip, index) => drawStrip(context, tiles, others, strip, top + index * STRIP_HEIGHT));
+/** Draw all strips below `top` from the tiles that cover what is shown; with `others` the first line of both.
+ * raster   as large as all strips' plots, in device pixels; lines: where the axis' lines cross them, likewise */
+export function drawStrips(context, raster, tiles, others, top, lines) {
+  const { back, line } = colours();
+  const height = raster.image.height / STRIPS.length;
+  const edges = STRIPS.map((_, index) => ({ top: (index + 1) * height - 1, bottom: (index + 1) * height, colour: pixel(line) }));
+  raster.begin(pixel(back), [], lines, pixel(line));
+  const greatest = STRIPS.map((strip, index) => paintStrip(raster, tiles, others, strip, index * height, height));
+  raster.bands(edges);
+  context.putImageData(raster.image, Math.round(GUTTER * raster.ratio), Math.round(top * raster.ratio));
+  STRIPS.forEach((strip, index) => drawTitle(context, strip, greatest[index], others, top + index * STRIP_HEIGHT));
 }
 
-function drawStrip(context, tiles, others, strip, top) {
-  const { line, text, faint, gutter } = colours();
+/** Returns the value at the strip's top. */
+function paintStrip(raster, tiles, others, strip, top, height) {
   const names = others ? strip.names.slice(0, 1) : strip.names;
   const lines = others ? [[tiles, names[0]], [others, names[0]]] : names.map((name) => [tiles, name]);
   const greatest = Math.max(greatestShown(tiles, names), others ? greatestShown(others, names) : 0);
-  const y = (value) => top + STRIP_HEIGHT - 2 - (value / greatest) * (STRIP_HEIGHT - PAD - 2);
-  context.save();
-  context.beginPath();
-  context.rect(GUTTER, top, plotWidth(), STRIP_HEIGHT);
-  context.clip();
+  const { ratio } = raster;
+  const place = { top: top + PAD * ratio, bottom: top + height - 2 * ratio, greatest, thick: Math.max(1, Math.round(ratio)) };
   lines.forEach(([from, name], index) => {
-    context.fillStyle = context.strokeStyle = STRIP_COLOURS[scheme()][index];
-    context.setLineDash(DASHES[index]);
-    for (const tile of from) drawSeries(context, tile, name, y);
+    const look = { ...place, colour: pixel(STRIP_COLOURS[scheme()][index]), dash: DASHES[index] };
+    for (const tile of from) paintSeries(raster, tile, name, look);
   });
-  context.restore();
+  return greatest;
+}
+
+function drawTitle(context, strip, greatest, others, top) {
+  const { line, text, faint, gutter } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, top, GUTTER, STRIP_HEIGHT);
   context.fillStyle = line;
-  context.fillRect(0, top + STRIP_HEIGHT - 1, size.width, 1);
+  context.fillRect(0, top + STRIP_HEIGHT - 1, GUTTER, 1);
   context.fillStyle = text;
   context.fillText(strip.title, 8, top + 13);
   context.fillStyle = faint;
   context.textAlign = "right";
   context.fillText(Number.isFinite(greatest) ? grouped(Number(greatest.toPrecision(3))) : "", GUTTER - 6, top + 13);
   context.textAlign = "left";
-  drawKey(context, others ? ["A", "B"].map((side) => `${side}: ${names[0]}`) : strip.names, top);
+  drawKey(context, others ? ["A", "B"].map((side) => `${side}: ${strip.names[0]}`) : strip.names, top);
+}
+
+/** Lengths drawn and left out in turn → which places of a period are drawn. */
+function dashed(...lengths) {
+  return lengths.flatMap((length, index) => Array(length).fill(index % 2 === 0));
 }
 
 function drawKey(context, names, top) {
@@ -62,38 +76,6 @@ function drawKey(context, names, top) {
     context.fillText(name.replaceAll("_", " ").replace(" ms", ""), x + 12, y);
   });
   context.font = "12px system-ui, sans-serif";
-}
-
-function drawSeries(context, tile, name, y) {
-  const { [`${name}.min`]: low, [`${name}.max`]: high, [`${name}.mean`]: mean } = tile.columns;
-  if (!mean) return;
-  const { from, to } = tile.header;
-  const width = (to - from) / mean.length;
-  const left = Math.max(0, Math.floor((state.from - from) / width) - 1);
-  const right = Math.min(mean.length, Math.ceil((state.to - from) / width) + 1);
-  const scale = plotWidth() / (state.to - state.from);
-  const x = (value) => GUTTER + (value - state.from) * scale;
-  context.globalAlpha = 0.25;
-  context.beginPath();
-  for (let i = left; i < right; i++) {
-    if (high[i] > low[i] && y(low[i]) - y(high[i]) > 1) context.rect(x(from + i * width), y(high[i]), Math.max(1, width * scale), y(low[i]) - y(high[i]));
-  }
-  context.fill();
-  context.globalAlpha = 1;
-  context.lineWidth = 1;
-  context.beginPath();
-  const stepMs = tile.columns["step_ms.max"];
-  let held = -Infinity; // a value holds as long as its step; what lies between steps is idle, and drawn as nothing
-  for (let i = left; i < right; i++) {
-    if (Number.isNaN(mean[i])) continue;
-    const begin = from + i * width;
-    const end = begin + Math.max(width, state.axis === "step" ? 1 : (stepMs?.[i] || 0) * 1e6);
-    if (begin > held + width * BRIDGED) context.moveTo(x(begin), y(mean[i]));
-    else context.lineTo(x(begin), y(mean[i]));
-    context.lineTo(x(end), y(mean[i]));
-    held = end;
-  }
-  context.stroke();
 }
 
 function greatestShown(tiles, names) {

@@ -1,6 +1,6 @@
 // The timeline: one canvas, drawn when something changed, from whatever tiles are there. Input never waits for it.
 import { annotations, spanOf } from "./annotations.js";
-import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawGrid, drawMarks, drawOwnMarks, gridLines, MARKS_HEIGHT } from "./overlay.js";
+import { AXIS_HEIGHT, drawArea, drawArrows, drawAxis, drawCursor, drawGrid, drawMarks, drawOwnMarks, gridLines, MARKS_HEIGHT } from "./overlay.js";
 import { sliceAt } from "./hits.js";
 import { laneAt, laneOf, lanes, partyOf } from "./lanes.js";
 import { Raster } from "./raster.js";
@@ -21,6 +21,7 @@ export class Timeline {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.raster = new Raster();
+    this.stripsRaster = new Raster();
     this.known = new KnownRows();
     this.marks = [];
     this.arrows = [];
@@ -51,7 +52,9 @@ export class Timeline {
     this.canvas.height = Math.round(clientHeight * this.ratio);
     this.canvas.style.width = `${clientWidth}px`;
     this.canvas.style.height = `${clientHeight}px`;
-    this.raster.resize(Math.round(plotWidth() * this.ratio), Math.max(1, Math.round((clientHeight - size.top) * this.ratio)));
+    const width = Math.round(plotWidth() * this.ratio);
+    this.raster.resize(width, Math.max(1, Math.round((clientHeight - size.top) * this.ratio)));
+    this.stripsRaster.resize(width, Math.round((size.top - STRIPS_TOP) * this.ratio), this.ratio);
     this.draw(); // at once: another size has emptied the canvas, and the browser paints next
   }
 
@@ -100,20 +103,21 @@ export class Timeline {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = "12px system-ui, sans-serif";
     context.fillStyle = back;
-    context.fillRect(0, 0, size.width, size.top);
-    drawGrid(context);
-    drawStrips(context, this.shownCounters, this.shownOthers, STRIPS_TOP);
-    this.picture(pixel(back), pixel(line));
+    context.fillRect(0, 0, size.width, STRIPS_TOP);
+    drawGrid(context, STRIPS_TOP);
+    const lines = gridLines().map((x) => Math.round((x - GUTTER) * ratio));
+    drawStrips(context, this.stripsRaster, this.shownCounters, this.shownOthers, STRIPS_TOP, lines);
+    this.picture(pixel(back), lines, pixel(line));
     this.overlays();
   }
 
   /** The rows: written as pixels, and put there in one go. */
-  picture(back, line) {
+  picture(back, lines, line) {
     const { ratio, raster, known, shown } = this;
     const scale = (plotWidth() / (state.to - state.from)) * ratio;
     if (state.alive) known.clear();
     for (const tile of shown) known.learn(tile, Boolean(state.alive));
-    raster.begin(back, bandsOf(known, ratio), gridLines().map((x) => Math.round((x - GUTTER) * ratio)), line);
+    raster.begin(back, bandsOf(known, ratio), lines, line);
     const widest = Math.max(0, ...shown.map((tile) => tile.to - tile.from)); // coarser ones stand in, and come first
     for (const tile of shown) raster.paint(tile, { from: state.from, scale, row: state.row, rowHeight: state.rowHeight * ratio, covers: tile.to - tile.from < widest });
     this.context.putImageData(raster.image, Math.round(GUTTER * ratio), Math.round(size.top * ratio));
@@ -131,19 +135,10 @@ export class Timeline {
     drawArea(context);
     context.restore();
     drawRowNames(context, this.known);
-    if (state.panel === "step" && this.stepSpan) this.cursor(this.stepSpan);
-    if (this.hover) this.cursor([this.hover.value, this.hover.value]);
+    if (state.panel === "step" && this.stepSpan) drawCursor(context, this.stepSpan);
+    if (this.hover) drawCursor(context, [this.hover.value, this.hover.value]);
     drawAxis(context);
     drawOwnMarks(context);
-  }
-
-  cursor([from, to]) {
-    const { context } = this;
-    context.fillStyle = colours().chosen;
-    context.globalAlpha = 0.35;
-    const x = xOf(from);
-    if (x >= GUTTER) context.fillRect(x, AXIS_HEIGHT, Math.max(1, xOf(to) - x), size.height);
-    context.globalAlpha = 1;
   }
 
   sliceTiles(lane) {
