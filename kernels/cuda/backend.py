@@ -24,12 +24,14 @@ from kernels.cuda.launch import INTERPRETED, device
 from kernels.cuda.linear import linear
 from kernels.cuda.numerics import numerics
 from kernels.cuda.prepared import Preparations, Prepared
+from kernels.cuda.scores import score
 from kernels.cuda.step import NOBODY, Watch, run_step
 from kernels.cuda.tuning import tuned
 from kernels.cuda.watching import TapWatch
 from kernels.cuda.weights import Weight
 from kernels.decoder import DecoderParameters, DecoderShape
 from kernels.sampling import Draw, DrawRow
+from kernels.scoring import Integers, RowScores
 from kernels.trace import Tap, show_slots
 
 
@@ -119,6 +121,10 @@ class CudaBackend(DeviceKV):
         assert len(rows) == num_logits, f"{num_logits} rows of logits, {len(rows)} to draw"
         left = prepared.leaving.host
         return draw_rows(rows, left["best"], left["highest"], left["log_sum"], self._logits)
+
+    def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
+        assert self._last is not None, "no step has run"
+        return score(self._weights, self.shape.norm_epsilon, self._last[0].work, rows, token_ids, num_top)
 
     # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
 
