@@ -11,12 +11,16 @@ Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides
 speed), `weights.py` (matrices packed on the device), `weight_tile.py` (a packed weight's numbers in registers),
 `linear.py`; `linear_variants.py` is what of it is compiled to be checked. `autotune.py` (the fastest tiles among those
 of equal bits), `device_bench.py` (tiles run and timed), `tile_cache.py` (choices kept on disk), `tuned_weights.py` (a
-model's weights with theirs). Then `head.py` (logits, and what a greedy draw needs of them) and `top_k.py`.
+model's weights with theirs). Then `head.py` (logits, and what a greedy draw needs of them).
+
+Draws: `draw_requests.py` (what rows ask, as arrays; `row_flags.py`), `logit_changes.py`, `top_k.py` and `whole_draw.py`
+(the kernels), `draws.py` (their launches), `candidate_draws.py` (which token follows, shown to be that of all logits)
+and `draw_answers.py` (the draws; what had to be read whole).
 
 A step: `decoder_weights.py` (a model's matrices packed, `tuning.py` their tiles), `workspace.py` (tensors between the
 kernels), `step.py` (all launches in order), `staging.py` (one copy each way), `graphs.py` (a step's launches as one),
-`prepared.py` (all of it, per padded size), `draws.py` (tokens), `watching.py` (a step looked into), `numerics.py` (what
-decides the bits), `backend.py` (the whole, as `kernels/backend.py` asks for it).
+`prepared.py` (all of it, per padded size), `watching.py` (a step looked into), `numerics.py` (what decides the bits),
+`backend.py` (the whole, as `kernels/backend.py` asks for it).
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a
 program owns whole rows, sums go over lengths fixed by the model, and nothing is added up by atomics. And a kernel is

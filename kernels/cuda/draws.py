@@ -1,56 +1,114 @@
-"""Tokens drawn after a step on a device: greedy ones from the statistics that the step has left, others from logits.
+"""What rows of logits are asked on the device for their draws: launched after a step, left for its one copy back.
 
-A row that takes the likeliest token of its unchanged logits needs nothing but where that is, and three numbers; only
-for the others do logits come to the host, where `reference_sampling.py` draws. Which way a row goes follows its own
-parameters alone, so a draw is the same in any company.
+Greedy rows need nothing but the step's statistics. For the others a few launches change the logits, find the likeliest
+tokens and draw from all where that is asked (`draw_answers.py` goes on, on the host). Buffers grow with need. It must
+not know the answers.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
-from kernels.reference_sampling import draw_token
-from kernels.sampling import NO_DRAW, Draw, DrawRow
-
-Floats = NDArray[np.float32]
-
-
-def draw_rows(
-    rows: Sequence[DrawRow], best: NDArray[Any], highest: Floats, log_sums: Floats, read: Callable[[list[int]], Floats]
-) -> list[Draw]:
-    """One Draw for each of `rows`.
-
-    best       int32 [rows]: the likeliest token, the lowest id of several
-    highest    float32 [rows]: its logit
-    log_sums   float32 [rows]: natural logarithm of the sum of all exponentials; not finite where a logit is not
-    read       logits float32 [len(places), vocab_size] of the rows at these places
-    """
-    places = [place for place, row in enumerate(rows) if not takes_the_likeliest(row)]
-    logits = dict(zip(places, read(places), strict=True)) if places else {}
-    return [
-        draw_token(logits[place], row)
-        if place in logits
-        else _likeliest(int(best[place]), highest[place], log_sums[place])
-        for place, row in enumerate(rows)
-    ]
+from kernels.cuda.draw_requests import MOST_CANDIDATES, MOST_TOP, DrawRequests, requests_of, takes_the_likeliest
+from kernels.cuda.logit_changes import ENTRY_FIELDS, change
+from kernels.cuda.row_flags import CANDIDATES, CHANGED, TOP, WHOLE
+from kernels.cuda.staging import Kinds, Staging
+from kernels.cuda.top_k import flagged_top_k
+from kernels.cuda.whole_draw import draw_whole
+from kernels.sampling import DrawRow
 
 
-def takes_the_likeliest(row: DrawRow) -> bool:
-    """Nothing changes its logits, and nothing more is asked about them."""
-    parameters = row.parameters
-    return (
-        parameters.temperature <= 0.0
-        and parameters.num_logprobs <= 0
-        and row.seen is None
-        and row.allowed is None
-        and not len(row.banned)
-        and not len(parameters.biased)
-    )
+class Asked(NamedTuple):
+    """What the device was asked about `rows`. None: nothing, for all of them take the likeliest."""
+
+    rows: Sequence[DrawRow]
+    requests: DrawRequests | None
+    vocab_size: int
 
 
-def _likeliest(token_id: int, highest: np.float32, log_sum: np.float32) -> Draw:
-    logprob = float(highest - log_sum)
-    return Draw(True, token_id, logprob, ()) if math.isfinite(logprob) else NO_DRAW
+class DeviceDraws:
+    """Of one vocabulary."""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+        self._arriving = Staging(_arriving(0, 0, 0, vocab_size), device)
+        self._changed = torch.zeros(0, vocab_size, device=device)
+
+    def ask(self, rows: Sequence[DrawRow], logits: torch.Tensor, left: Mapping[str, torch.Tensor]) -> Asked:
+        """Launch all that `rows` need of `logits`, their own rows; the results come to `left`, on the device.
+
+        logits   float32 [rows, vocabulary], contiguous
+        left     of the kinds that `leaving` says
+        """
+        if all(map(takes_the_likeliest, rows)):
+            return Asked(rows, None, self._vocab_size)
+        requests = requests_of(rows, self._vocab_size)
+        here = self._upload(requests)
+        bits = int(np.bitwise_or.reduce(requests.flags))
+        flags, numbers, changed = here["flags"], here["numbers"], logits
+        if bits & CHANGED:
+            changed = self._room(len(rows))
+            masks = here["masks"], here["entries"], len(requests.entries)
+            change(logits, changed, flags, here["mask_of"], *masks, numbers, here["penalties"])
+        if bits & CANDIDATES:
+            found = (left[name][: len(rows), : requests.width] for name in ("values", "ids", "raw"))
+            flagged_top_k(logits, changed, flags, CANDIDATES, *found)
+        if bits & WHOLE:
+            found = (left[name][: len(rows)] for name in ("token_id", "token_raw", "total", "margin"))
+            draw_whole(logits, changed, flags, left["values"], numbers, *found)
+        if bits & TOP:
+            count = min(MOST_TOP, self._vocab_size)
+            values, ids = (left[name][: len(rows), :count] for name in ("top_values", "top_ids"))
+            flagged_top_k(logits, logits, flags, TOP, values, ids, values)
+        return Asked(rows, requests, self._vocab_size)
+
+    def _upload(self, requests: DrawRequests) -> dict[str, torch.Tensor]:
+        """On the device; one copy. What of the staging is larger than the requests is not read."""
+        arrays = {name: getattr(requests, name) for name in self._arriving.host}
+        self._arriving.wait()
+        if any(len(array) > len(self._arriving.host[name]) for name, array in arrays.items()):
+            rows, masks, entries = (_grown(len(arrays[name])) for name in ("flags", "masks", "entries"))
+            self._arriving = Staging(_arriving(rows, masks, entries, self._vocab_size), self._device)
+        for name, array in arrays.items():
+            self._arriving.host[name][: len(array)] = array
+        self._arriving.upload()
+        return self._arriving.device
+
+    def _room(self, num_rows: int) -> torch.Tensor:
+        if num_rows > len(self._changed):
+            self._changed = torch.zeros(_grown(num_rows), self._vocab_size, device=self._device)
+        return self._changed[:num_rows]
+
+
+def leaving(num_rows: int) -> Kinds:
+    """What `ask` leaves of so many rows."""
+    candidates, top = (num_rows, MOST_CANDIDATES), (num_rows, MOST_TOP)
+    return {
+        "values": (candidates, torch.float32),
+        "ids": (candidates, torch.int32),
+        "raw": (candidates, torch.float32),
+        "token_id": ((num_rows,), torch.int32),
+        "token_raw": ((num_rows,), torch.float32),
+        "total": ((num_rows,), torch.float64),
+        "margin": ((num_rows,), torch.float64),
+        "top_values": (top, torch.float32),
+        "top_ids": (top, torch.int32),
+    }
+
+
+def _arriving(num_rows: int, num_masks: int, num_entries: int, vocab_size: int) -> Kinds:
+    return {
+        "numbers": ((num_rows, 4), torch.float64),
+        "flags": ((num_rows,), torch.int32),
+        "penalties": ((num_rows, 2), torch.float32),
+        "mask_of": ((num_rows,), torch.int32),
+        "masks": ((num_masks, -(-vocab_size // 32)), torch.int32),
+        "entries": ((num_entries, ENTRY_FIELDS), torch.int32),
+    }
+
+
+def _grown(count: int) -> int:
+    return 1 << max(4, (count - 1).bit_length())

@@ -24,7 +24,7 @@ _DECIDE_NO_BIT = (
         "workspace.py",
     ),  # bring numbers to and fro, and tell of them
     *("autotune.py", "device_bench.py", "tile_cache.py", "tuned_weights.py", "tuning.py"),  # choose among equal bits
-    *("interpreter.py", "linear_variants.py", "top_k.py"),
+    *("interpreter.py", "linear_variants.py"),
 )
 _SHARED = ("philox.py", "reference_sampling.py", "rotary.py", "stored_tensor.py")
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.backend import StepBatch
+from kernels.cuda import draws
 from kernels.cuda.attention_plan import ITEM_FIELDS, MERGE_FIELDS, AttentionShape, Plan, Sharing, plan_of
 from kernels.cuda.graphs import Graphs, new_graph_pool
 from kernels.cuda.launch import INTERPRETED
@@ -21,6 +22,8 @@ from kernels.cuda.workspace import Workspace
 from kernels.decoder import DecoderShape
 
 LEAST_ROWS = 2 if INTERPRETED else 16  # a padding row costs the interpreter milliseconds, a GPU nothing
+FIRST_OF_DRAWS = "values"
+_OF_STEP = ("normed", "best", "highest", "log_sum")
 LEAST_BLOCKS = 16  # of a block table
 MOST_PREPARED = 96  # sizes kept; whatever was used longest ago goes
 _PROGRAMS_A_MULTIPROCESSOR = 4  # of attention: as many as its registers allow at once
@@ -40,7 +43,8 @@ class Size(NamedTuple):
 class Prepared:
     """
     arriving   what a step brings: copied to the device in one piece
-    leaving    what the host wants back of every step, in one piece: `normed`, `best`, `highest`, `log_sum`
+    leaving    what the host wants back of every step, in one piece: `normed`, `best`, `highest`, `log_sum`, and then,
+               from FIRST_OF_DRAWS on, what draws leave that are not greedy
     """
 
     arriving: Staging
@@ -80,6 +84,7 @@ class Preparations:
             if len(self._kept) > MOST_PREPARED:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(size)
+        prepared.arriving.wait()
         self._fill(prepared.arriving.host, batch, block_size, spare_block)
         return prepared
 
@@ -101,7 +106,9 @@ class Preparations:
         self._grow(size)
         residual = torch.zeros(size.num_logits, self._shape.hidden_size, device=self._device)
         logits = self._logits[: size.num_logits]
-        result = StepResult(residual, torch.zeros_like(residual), logits=logits, **leaving.device)
+        result = StepResult(
+            residual, torch.zeros_like(residual), logits=logits, **{name: leaving.device[name] for name in _OF_STEP}
+        )
         return Prepared(arriving, leaving, inputs, result, self._work.rows(size.num_rows), Graphs(self._pool))
 
     def _grow(self, size: Size) -> None:
@@ -161,6 +168,7 @@ def _leaving(num_logits: int, hidden_size: int) -> Kinds:
         "best": ((num_logits,), torch.int32),
         "highest": ((num_logits,), torch.float32),
         "log_sum": ((num_logits,), torch.float32),
+        **draws.leaving(num_logits),
     }
 
 

@@ -20,6 +20,7 @@ _NUMPY: dict[torch.dtype, type[np.generic]] = {
     torch.int32: np.int32,
     torch.int64: np.int64,
     torch.float32: np.float32,
+    torch.float64: np.float64,
     torch.bfloat16: np.uint16,  # which numpy has not
 }
 
@@ -32,24 +33,36 @@ class Staging:
     """
 
     def __init__(self, kinds: Kinds, device: torch.device) -> None:
-        places, num_bytes = _places(kinds)
+        self._places, num_bytes = _places(kinds)
         is_pinned = device.type == "cuda"
         self._host = torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=is_pinned)
         self._device = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+        self._uploaded = torch.cuda.Event() if is_pinned else None  # type: ignore[no-untyped-call]
         self.host: dict[str, NDArray[Any]] = {}
         self.device: dict[str, torch.Tensor] = {}
         for name, (shape, dtype) in kinds.items():
-            part = slice(places[name], places[name] + _num_bytes(shape, dtype))
+            part = slice(self._places[name], self._places[name] + _num_bytes(shape, dtype))
             self.host[name] = self._host[part].numpy().view(_NUMPY[dtype]).reshape(shape)
             self.device[name] = self._device[part].view(dtype).view(shape)
 
-    def upload(self) -> None:
-        """Host to device, in the order of the stream; the host's side must stay as it is until that has happened."""
-        self._device.copy_(self._host, non_blocking=True)
+    def wait(self) -> None:
+        """Until the host's side may be written: what it held has gone to the device."""
+        if self._uploaded is not None:
+            self._uploaded.synchronize()
 
-    def download(self) -> None:
-        """Device to host, in the order of the stream: the host's side is there once the stream has come so far."""
-        self._host.copy_(self._device, non_blocking=True)
+    def upload(self) -> None:
+        """Host to device, in the order of the stream; `wait` before the host's side is written again."""
+        self._device.copy_(self._host, non_blocking=True)
+        if self._uploaded is not None:
+            self._uploaded.record()
+
+    def download(self, before: str | None = None) -> None:
+        """Device to host, in the order of the stream: the host's side is there once the stream has come so far.
+
+        before   only what lies before the array of this name; None: all
+        """
+        end = self._places[before] if before else len(self._device)
+        self._host[:end].copy_(self._device[:end], non_blocking=True)
 
 
 def _places(kinds: Kinds) -> tuple[dict[str, int], int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kernels.backend import Floats, StepBatch
 from kernels.cuda.backend import CudaBackend, unsupported_reason
 from kernels.cuda.prepared import padded
+from kernels.cuda.staging import Staging
 from kernels.decoder import DecoderShape
 from kernels.packing import pack_batch
 from kernels.reference import ReferenceBackend
@@ -149,22 +150,47 @@ def test_blocks_go_to_the_host_and_back_whole(story: Story, dtype: str) -> None:
     assert backend.digest_blocks(pool, [6, 5]) == before[:2]
 
 
+ROWS_TO_DRAW = [
+    DrawRow(DrawParameters(temperature=0.0), 0),
+    DrawRow(DrawParameters(temperature=0.9, seed=7), 1),
+    DrawRow(DrawParameters(temperature=0.0, num_logprobs=3), 0),
+    DrawRow(DrawParameters(temperature=0.0), 4, banned=ids_of(range(60))),
+    DrawRow(DrawParameters(temperature=0.0), 4, allowed=array("I", [0, 8])),
+    DrawRow(DrawParameters(temperature=0.0, biased=ids_of([5]), biases=array("f", [99.0])), 0),
+]
+
+
 def test_tokens_are_drawn_as_the_reference_draws_them(backend: CudaBackend, story: Story) -> None:
-    """Greedy rows by the device's statistics, whose logarithm is its own; the others by the reference itself."""
+    """Log-probabilities by the device's logarithm, which is its own."""
     output = Memory(backend, NUM_BLOCKS).step(story.rows(0, 6, 6))
-    rows = [
-        DrawRow(DrawParameters(temperature=0.0), 0),
-        DrawRow(DrawParameters(temperature=0.9, seed=7), 1),
-        DrawRow(DrawParameters(temperature=0.0, num_logprobs=3), 0),
-        DrawRow(DrawParameters(temperature=0.0), 4, banned=ids_of(range(60))),
-        DrawRow(DrawParameters(temperature=0.0), 4, allowed=array("I", [0, 8])),
-        DrawRow(DrawParameters(temperature=0.0, biased=ids_of([5]), biases=array("f", [99.0])), 0),
-    ]
-    expected = [draw_token(logits, row) for logits, row in zip(output.logits, rows, strict=True)]
-    drawn = backend.draw(rows)
-    assert drawn[1:] == expected[1:]
-    assert drawn[0].token_id == expected[0].token_id
-    assert abs(drawn[0].logprob - expected[0].logprob) < 1e-4
+    expected = [draw_token(logits, row) for logits, row in zip(output.logits, ROWS_TO_DRAW, strict=True)]
+    for draw, of_reference in zip(backend.draw(ROWS_TO_DRAW), expected, strict=True):
+        assert draw.token_id == of_reference.token_id
+        assert draw.logprob == pytest.approx(of_reference.logprob, abs=1e-4)
+        assert [token_id for token_id, _ in draw.top_logprobs] == [
+            token_id for token_id, _ in of_reference.top_logprobs
+        ]
+    assert not backend.read_back
+
+
+def test_draws_that_are_expected_come_with_the_steps_one_copy(
+    backend: CudaBackend, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[str | None] = []
+    download = Staging.download
+
+    def counted(staging: Staging, before: str | None = None) -> None:
+        copies.append(before)
+        download(staging, before)
+
+    monkeypatch.setattr(Staging, "download", counted)
+    Memory(backend, NUM_BLOCKS).step(story.rows(0, 6, 6))
+    unexpected = backend.draw(ROWS_TO_DRAW)
+    assert copies == ["values", None]  # of the step alone, then of the draws
+    backend.expect_draws(ROWS_TO_DRAW)
+    Memory(backend, NUM_BLOCKS).step(story.rows(0, 6, 6))
+    assert backend.draw(ROWS_TO_DRAW) == unexpected
+    assert copies == ["values", None, None]
 
 
 def test_what_cannot_be_computed_is_named() -> None:

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from kernels.cuda.head import CHUNK, head, statistics
-from kernels.cuda.top_k import top_k
+from kernels.cuda.row_flags import CANDIDATES
+from kernels.cuda.top_k import flagged_top_k
 from kernels.cuda.weights import pack
 from kernels.reference_sampling import _likeliest
 from tests.kernels.cuda.stored_matrices import stored_matrix
@@ -28,7 +29,10 @@ def _statistics(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 def _top(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     rows = logits.shape[0]
     values, ids = torch.full((rows, k), torch.nan), torch.full((rows, k), -1, dtype=torch.int32)
-    top_k(logits, values, ids)
+    flags = torch.full((rows,), CANDIDATES, dtype=torch.int32)
+    raw = torch.full((rows, k), torch.nan)
+    flagged_top_k(logits, logits, flags, CANDIDATES, values, ids, raw)
+    assert torch.equal(raw, logits.gather(1, ids.long()))
     return values, ids
 
 
