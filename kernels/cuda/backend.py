@@ -27,12 +27,14 @@ from kernels.cuda.launch import INTERPRETED, device
 from kernels.cuda.linear import linear
 from kernels.cuda.numerics import numerics
 from kernels.cuda.prepared import FIRST_OF_DRAWS, Preparations, Prepared
+from kernels.cuda.scores import score
 from kernels.cuda.step import NOBODY, Watch, run_step
 from kernels.cuda.tuning import tuned
 from kernels.cuda.watching import TapWatch
 from kernels.cuda.weights import Weight
 from kernels.decoder import DecoderParameters, DecoderShape
 from kernels.sampling import Draw, DrawRow
+from kernels.scoring import Integers, RowScores
 from kernels.trace import Tap, show_slots
 
 
@@ -155,6 +157,10 @@ class CudaBackend(DeviceKV):
             asked = self._ask(rows)
             self._synchronize()
         return answer(asked, prepared.leaving.host, self._logits, self.read_back)
+
+    def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
+        assert self._last is not None, "no step has run"
+        return score(self._weights, self.shape.norm_epsilon, self._last[0].work, rows, token_ids, num_top)
 
     # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
 
