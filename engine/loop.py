@@ -19,18 +19,17 @@ from engine.core.events import (
     PolicyChanged,
     RequestArrived,
     RequestCancelled,
-    StepCompleted,
     StepFailed,
+    StepLaunched,
     TimerFired,
 )
 from engine.core.keyframes.classes import KeyframeError
 from engine.core.keyframes.freezing import keyframe_of
 from engine.core.kv_mismatch import taken_out, without_rows
-from engine.core.limits import MAX_ERROR_CHARS
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from engine.execution.digests import grammar_digest
-from engine.execution.interface import Runner
+from engine.execution.interface import Runner, StepResult
 from engine.execution.kv_watch import KVWatch
 from engine.log import Logger
 from engine.protocol import (
@@ -40,11 +39,13 @@ from engine.protocol import (
     Drain,
     Message,
     PolicyRefused,
+    PromptScored,
     ProtocolError,
     Restarted,
     Stop,
 )
 from engine.self_audit import SelfAudit
+from engine.steps_ahead import StepsAhead, failed
 
 log = Logger(__name__)
 
@@ -129,6 +130,8 @@ class EngineLoop:
         self._digest_key = digest_key
         self._sequence = 0
         self._plan: StepPlanned | None = None
+        self._steps_ahead = StepsAhead(self, runner) if core.limits.async_scheduling else None
+        self._carry_out = runner.carry_out if self._steps_ahead is None else self._steps_ahead.carry_out
         self._stop_cause: str | None = None
         self._has_keyframes = True
 
@@ -140,7 +143,10 @@ class EngineLoop:
             else:
                 self._audit_unless_called(self._audit, inbox)
             while self._plan is not None and self._stop_cause is None:
-                self.run_step(inbox)
+                if self._steps_ahead is None:
+                    self.run_step(inbox)
+                else:
+                    self._steps_ahead.run_step(inbox)
         return self._stop_cause
 
     def take(self, message: Message) -> None:
@@ -163,20 +169,51 @@ class EngineLoop:
 
     def run_step(self, inbox: Inbox) -> None:
         """Execute the planned step. What came in meanwhile is handled before its result, as it happened."""
-        plan = self._plan
-        assert plan is not None
-        self._plan = None
-        event: StepCompleted | StepFailed
+        plan = self.take_plan()
+        result: StepResult | StepFailed
         try:
-            event, outputs = self.runner.execute(plan)
+            result = self.runner.execute(plan)
         except Exception as error:  # whatever a kernel raises ends these requests, never the engine
-            log.exception("step failed", step=plan.step, num_rows=len(plan.rows))
-            event, outputs = StepFailed(plan.step, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]), ()
+            result = failed(plan, error)
+        self.take_waiting(inbox)
+        self.tell_result(result)
+
+    def take_plan(self) -> StepPlanned:
+        """The step to be executed now."""
+        plan, self._plan = self._plan, None
+        assert plan is not None, "no step is planned"
+        return plan
+
+    @property
+    def plan(self) -> StepPlanned | None:
+        """The step to be executed next."""
+        return self._plan
+
+    @property
+    def may_go_on_at_once(self) -> bool:
+        """The next step needs nothing of what the core will say of the result of the one before."""
+        return self._watch is None and self._stop_cause is None
+
+    def take_waiting(self, inbox: Inbox) -> None:
+        """What has come in while a step ran."""
         for message in inbox.drain():
             self.take(message)
         self._fire_timer()
-        self._sink.record_tokens(plan.step, outputs)
-        self._handle(event, outputs)
+
+    def tell_result(self, result: StepResult | StepFailed) -> None:
+        """What has come of a step."""
+        if isinstance(result, StepFailed):
+            self._sink.record_tokens(result.step, ())
+            self._handle(result)
+        else:
+            self._sink.record_tokens(result.completed.step, result.outputs)
+            for prompt in result.prompts:
+                self._reply(PromptScored(prompt))
+            self._handle(result.completed, result.outputs)
+
+    def tell_launch(self, step: int) -> None:
+        """The core may plan the next one now."""
+        self._handle(StepLaunched(step))
 
     def _audit_unless_called(self, audit: SelfAudit, inbox: Inbox) -> None:
         """One short step, when nothing has come in."""
@@ -215,6 +252,7 @@ class EngineLoop:
             arrive.trace_context,
             grammar_digest(contents.grammar, self._digest_key),
             arrive.num_choices,
+            arrive.sampling.num_prompt_logprobs >= 0,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:
@@ -250,14 +288,14 @@ class EngineLoop:
                 continue
             if type(decision) is TokensEmitted:
                 emitting = frozenset([request for request, _count in decision.rows])
-            self.runner.carry_out(decision)
+            self._carry_out(decision)
         emitted = tuple([output for output in outputs if output.request in emitting])
         self._publish(entry, emitted)
         if self._audit is not None:
             self._audit.see(entry, emitted)
         if self._watch is not None:
             self._tell_mismatches(self._watch)
-        if self._sink.wants_keyframe and self._has_keyframes:
+        if self._sink.wants_keyframe and self._has_keyframes and self.core.step_ahead is None:
             self._record_keyframe(now_ns)
         return decisions
 

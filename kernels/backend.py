@@ -9,7 +9,7 @@ block ids, threads or memory placement.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,4 +174,13 @@ class Backend(Protocol):
 
     def linear_probes(self) -> list[LinearProbe]:
         """One probe per distinct shape of linear layer."""
+        ...
+
+
+@runtime_checkable
+class LaunchingBackend(Protocol):
+    """What a `Backend` may be beside: one whose device computes while the caller goes on."""
+
+    def launch(self, batch: StepBatch, keys: KVMemory, values: KVMemory) -> Callable[[], StepOutput]:
+        """Begin what `forward` does; returns what waits for its end. One at a time, and nothing else in between."""
         ...

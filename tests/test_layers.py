@@ -39,7 +39,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine.protocol",
         "engine.log",
         "engine.self_audit",
+        "engine.steps_ahead",
     ),
+    "engine.steps_ahead": ("engine.core", "engine.execution", "engine.log", "engine.loop"),
     "engine.process": ("engine", "recorder", "kernels"),  # the composition root
     "recorder": ("recorder", "engine.core", "engine.clock"),
     "replay": (

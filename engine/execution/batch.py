@@ -24,11 +24,11 @@ class PlannedRow(NamedTuple):
 
 
 def planned_rows(plan: StepPlanned, requests: Mapping[int, HeldRequest]) -> list[PlannedRow]:
-    """The plan's rows in order, less those whose request is gone."""
+    """The plan's rows in order, less those whose request is gone, or has come to its end since they were planned."""
     return [
         PlannedRow(number, requests[number], start, start + count)
         for number, start, count in plan.rows
-        if number in requests
+        if number in requests and not requests[number].has_ended
     ]
 
 

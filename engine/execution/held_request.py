@@ -32,12 +32,14 @@ class HeldRequest:
     digests       of its full blocks, as far as they were needed
     sampler       what its next draw depends on
     stop_strings  follows the answer's text, where the client gave stop strings
+    has_ended     its last token was drawn, or could not be: a row that was planned before that is not computed
     """
 
     __slots__ = (
         "block_table",
         "contents",
         "digests",
+        "has_ended",
         "num_prompt_tokens",
         "sampler",
         "stop_strings",
@@ -58,6 +60,7 @@ class HeldRequest:
         self.stop_strings = StopStringWatch(text_model, sampling, contents) if contents.stop_strings else None
         self.block_table: list[int] = []
         self.digests = digests
+        self.has_ended = False
         for token_id in contents.output_token_ids:  # an engine before this one drew them; none of them ended the answer
             self.takes(token_id)
 
@@ -66,4 +69,5 @@ class HeldRequest:
         self.tokens.append(token_id)
         is_whole = self.sampler.take(token_id)
         completes_stop_string = self.stop_strings is not None and self.stop_strings.push(token_id)
-        return is_whole or completes_stop_string or token_id in self.stop_token_ids
+        self.has_ended = is_whole or completes_stop_string or token_id in self.stop_token_ids
+        return self.has_ended

@@ -6,6 +6,7 @@ shared wrongly, overwritten or swapped wrongly changes the tokens and digests, a
 prefix hits and preemption of either kind must not.
 """
 
+import functools
 import hashlib
 import struct
 from array import array
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
     Decision,
+    PreemptReason,
     RequestAdmitted,
     RequestFinished,
     RequestPreempted,
@@ -25,6 +27,8 @@ from engine.core.sampling_params import SamplingParams
 from engine.execution.digests import extend_digests
 from engine.execution.interface import StepResult
 from engine.execution.kv_watch import Filled, KVWatch
+from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
+from kernels.scoring import RowScores
 
 SCRIPTED_VOCABULARY = 1_000
 END_OF_TEXT = 0
@@ -38,6 +42,7 @@ class _Held:
         self.contents = contents
         self.tokens = [*contents.prompt_token_ids, *contents.output_token_ids]
         self.block_table: list[int] = []
+        self.has_ended = False
 
 
 class ScriptedRunner:
@@ -51,6 +56,7 @@ class ScriptedRunner:
         self._block_size = block_size
         self._digest_key = digest_key
         self._requests: dict[int, _Held] = {}
+        self._asked = AskedPrompts(SCRIPTED_VOCABULARY)
         self.slots = array("q", [-1]) * (num_blocks * block_size)
         self.host: dict[int, array[int]] = {}  # host block → its tokens
         self.watch = KVWatch(self._digests, self._tables) if keeps_kv_digests else None
@@ -69,6 +75,7 @@ class ScriptedRunner:
         self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
     ) -> None:
         self._requests[request] = _Held(sampling, contents, digests)
+        self._asked.add(request, sampling, contents)
 
     def carry_out(self, decision: Decision) -> None:
         match decision:
@@ -86,40 +93,50 @@ class ScriptedRunner:
                 if self.watch is not None and blocks:
                     self.watch.copied_out(decision.request, blocks, decision.host_blocks)
                 self._requests[decision.request].block_table = []
+                if decision.reason == PreemptReason.KV_MISMATCH:
+                    self._asked.distrust(decision.request)
             case RequestFinished() | RequestRejected():
                 self._requests.pop(decision.request, None)
+                self._asked.drop(decision.request)
             case _:
                 pass
 
     def execute(self, plan: StepPlanned) -> StepResult:
         for request, block in plan.new_blocks:
-            self._requests[request].block_table.append(block)
+            if request in self._requests:
+                self._requests[request].block_table.append(block)
         if self.watch is not None:
             self.watch.allocated([block for _request, block in plan.new_blocks])
         emitted: list[tuple[int, str, int, int]] = []
         filled: list[tuple[int, bytes]] = []
         outputs: list[TokenOutput] = []
-        for request, start, count in plan.rows:
+        rows = [row for row in plan.rows if row[0] in self._requests and not self._requests[row[0]].has_ended]
+        for request, start, count in rows:
             held = self._requests[request]
             for position in range(start, start + count):
                 self.slots[self._slot(held, position)] = held.tokens[position]
             filled.extend((request, digest) for digest in self._filled_digests(held, start, start + count))
-        kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(plan))
-        for request, start, count in plan.rows:  # all rows write before any reads, as in a batched attention
+        kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(rows))
+        for request, start, count in rows:  # all rows write before any reads, as in a batched attention
             held = self._requests[request]
+            self._asked.ask(request, start, start + count, functools.partial(self._score, held))
             if start + count == len(held.tokens):
                 context_digest, token = self._draw(held)
-                emitted.append((request, self._flag(held, token), context_digest, context_digest & 0xFFFFFFFF))
+                flag = self._flag(held, token)
+                held.has_ended = flag is not FinishFlag.NONE
+                emitted.append((request, flag, context_digest, context_digest & 0xFFFFFFFF))
                 outputs.append(TokenOutput(request, token, -1.0))
                 held.tokens.append(token)
-        completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0, 0, kv_digests)
-        return StepResult(completed, tuple(outputs))
+        prompts = self._asked.told([row[0] for row in emitted]) if self._asked else ()
+        told = prompt_digests(prompts)
+        completed = StepCompleted(plan.step, tuple(emitted), tuple(filled), 0, 0, 0, kv_digests, told)
+        return StepResult(completed, tuple(outputs), prompts)
 
-    def _filled_blocks(self, plan: StepPlanned) -> list[Filled]:
+    def _filled_blocks(self, rows: Sequence[tuple[int, int, int]]) -> list[Filled]:
         size = self._block_size
         return [
             Filled(request, index, self._requests[request].block_table[index])
-            for request, start, count in plan.rows
+            for request, start, count in rows
             for index in range(start // size, (start + count) // size)
         ]
 
@@ -152,6 +169,22 @@ class ScriptedRunner:
         draw = hashlib.blake2b(digest + struct.pack("<QQ", seed, num_output_tokens), digest_size=8)
         token = int.from_bytes(draw.digest(), "little") % SCRIPTED_VOCABULARY
         return int.from_bytes(digest, "little"), token
+
+    def _score(self, held: _Held, first: int, last: int, num_top: int) -> RowScores:
+        """Of the context up to each row, read back as for a draw, and of the token that follows it."""
+        context = hashlib.blake2b(digest_size=8)
+        scores = RowScores.empty(last - first, num_top)
+        for position in range(last):
+            context.update(struct.pack("<q", self.slots[self._slot(held, position)]))
+            if position < first:
+                continue
+            row, digest = position - first, int.from_bytes(context.digest(), "little")
+            rank = (digest ^ held.tokens[position + 1]) % SCRIPTED_VOCABULARY
+            scores.logprobs[row], scores.ranks[row] = -1.0 - rank / 64, rank + 1
+            for place in range(num_top):
+                scores.top_ids[row, place] = (digest + place) % SCRIPTED_VOCABULARY
+                scores.top_logprobs[row, place] = -1.0 - place / 64
+        return scores
 
     def _flag(self, held: _Held, token: int) -> FinishFlag:
         num_output_tokens = len(held.tokens) - len(held.contents.prompt_token_ids) + 1

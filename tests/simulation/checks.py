@@ -117,7 +117,8 @@ class Checks(NoRecord):
         if preempted:
             assert not preempted & set(counts), "a step lists a request that it preempts"
         if limits.scheduling_phases in ("adaptive", "chunked"):
-            decoding = {r.number for r in core.planner.running if r.num_uncomputed_tokens == 1}
+            ending = {r.number for r in core.requests.values() if r.num_output_tokens >= r.max_output_tokens > 0}
+            decoding = {r.number for r in core.planner.running if r.num_uncomputed_tokens == 1} - ending
             assert decoding <= set(counts), "a running decode is left out of a step"
         for request, start, count in plan.rows:
             held = core.requests[request]

@@ -89,6 +89,8 @@ class CountingRunner:
         emitted: list[tuple[int, str, int, int]] = []
         filled: list[tuple[int, bytes]] = []
         for request, start, count in plan.rows:
+            if request not in self._held:  # it ended after the step was planned
+                continue
             held, end = self._held[request], start + count
             num_tokens += count
             for index in range(max(start // size, held[1] // size), end // size):

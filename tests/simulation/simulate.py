@@ -9,6 +9,7 @@ equal, so a failing seed is a bug report: `python -m tests.simulation --seed N -
 """
 
 import random
+from dataclasses import replace
 
 from structlog.testing import capture_logs
 
@@ -62,21 +63,26 @@ class SimulatedInbox:
 
 
 def simulate(
-    seed: int, mode: str = "safety", *, fault_rate: float | None = None, runner: ScriptedRunner | None = None
+    seed: int,
+    mode: str = "safety",
+    *,
+    fault_rate: float | None = None,
+    runner: ScriptedRunner | None = None,
+    plans_ahead: bool = False,
 ) -> Run:
     """Run the load of `seed` to its end, checking every entry. Raises AssertionError on a broken promise."""
     rng = random.Random(seed)
-    limits = with_swap_space(random_limits(rng), seed)
+    limits = replace(with_swap_space(random_limits(rng), seed), async_scheduling=plans_ahead)
     messages = random_messages(rng)
     faults = Faults(rng, rng.choice(FAULT_RATES) if fault_rate is None else fault_rate)
     executor = runner or FaultyRunner(limits.num_kv_blocks, limits.block_size, faults)
     return _run(rng, limits, messages, faults, executor, mode)
 
 
-def simulate_counts(seed: int, mode: str = "safety") -> Run:
+def simulate_counts(seed: int, mode: str = "safety", *, plans_ahead: bool = False) -> Run:
     """The same without contents and with a longer load: more steps a second, and nothing said about tokens."""
     rng = random.Random(f"counts/{seed}")
-    limits = with_swap_space(long_load_limits(rng), seed)
+    limits = replace(with_swap_space(long_load_limits(rng), seed), async_scheduling=plans_ahead)
     messages: list[Message] = []
     for load in range(rng.choice(NUM_LOADS)):
         messages += _renumbered(random_messages(rng), len([m for m in messages if isinstance(m, Arrive)]), load)
@@ -116,7 +122,7 @@ def _run(
 
 class _StepBound:
     """Steps that may follow the last fault: each computes a token, and none is computed more often than its request
-    is preempted and admitted."""
+    is preempted and admitted. A step planned ahead may be of ended requests alone: one for each of them."""
 
     def __init__(self, run: Run, faults: Faults) -> None:
         self._run = run
@@ -129,7 +135,8 @@ class _StepBound:
         run = self._run
         if self._last_step is None:
             num_tokens = sum(len(a.contents.prompt_token_ids) + a.max_output_tokens for a in run.arrivals.values())
-            self._last_step = run.num_steps + num_tokens * (MOST_PREEMPTIONS + 1)
+            num_futile = len(run.arrivals) if run.limits.async_scheduling else 0
+            self._last_step = run.num_steps + num_tokens * (MOST_PREEMPTIONS + 1) + num_futile
         assert run.num_steps <= self._last_step, "no progress although the faults have ended"
 
 
@@ -159,7 +166,7 @@ def solo_tokens(run: Run, request: int) -> tuple[list[int], list[int]]:
     digests: list[int] = []
     start, count = 0, len(arrive.contents.prompt_token_ids)
     for step in range(arrive.max_output_tokens):
-        completed, outputs = runner.execute(StepPlanned(step, ((0, start, count),), (), (), 1, 0, 0, 0))
+        completed, outputs, *_ = runner.execute(StepPlanned(step, ((0, start, count),), (), (), 1, 0, 0, 0))
         tokens.append(outputs[0].token_id)
         digests.append(completed.emitted[0][2])
         if completed.emitted[0][1] != FinishFlag.NONE:

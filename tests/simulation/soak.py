@@ -17,7 +17,8 @@ from tests.simulation.checks import Run
 from tests.simulation.marks import marks_of
 from tests.simulation.simulate import simulate, simulate_counts, solo_tokens
 
-KINDS = ("contents", "counts")
+AHEAD = "-ahead"
+KINDS = ("contents", "counts", "contents" + AHEAD, "counts" + AHEAD)
 COMPLETE = (FinishReason.STOP, FinishReason.LENGTH)
 
 
@@ -34,13 +35,14 @@ class Performed:
 def perform(kind: str, seed: int) -> Performed:
     """One seed with all its checks. What it raises says how to perform it again."""
     mode = "liveness" if seed % 2 else "safety"
+    plans_ahead = kind.endswith(AHEAD)
     try:
-        if kind == "contents":
-            run = simulate(seed, mode)
+        if kind.startswith("contents"):
+            run = simulate(seed, mode, plans_ahead=plans_ahead)
             check_replay(run, through_format=True)
             num_compared = check_contents(run)
         else:
-            run = simulate_counts(seed, mode)
+            run = simulate_counts(seed, mode, plans_ahead=plans_ahead)
             num_compared = 0
             if seed % 4 == 0:
                 check_replay(run, through_format=False)
