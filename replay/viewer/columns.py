@@ -6,6 +6,7 @@ know what is asked for.
 
 import functools
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from replay.viewer.by_request import ByRequest
 from replay.viewer.framing import Array
 from replay.viewer.growing import Growing
+from replay.viewer.pyramid import Figures, Pyramid, num_levels, parts_of
 from replay.viewer.sums import Sums
 
 KINDS = ("queued", "prefill", "decode", "preempted", "swapped")
@@ -52,6 +54,7 @@ class StepColumns:
     def __init__(self, life: int, opened_ns: int) -> None:
         self._life, self._opened_ns = life, opened_ns
         self._columns = Growing(("f8", "f8", "f8", *["f4"] * len(STRIPS)))
+        self._pyramids = {name: Pyramid() for name in STRIPS}
 
     @property
     def steps(self) -> Array:
@@ -69,6 +72,14 @@ class StepColumns:
     def strip(self, name: str) -> Array:
         return self._columns.view(3 + STRIPS.index(name))
 
+    def figures(self, names: Sequence[str], begins: Array, ends: Array) -> Iterator[tuple[str, Figures]]:
+        """Of each stretch [begins, ends) of steps by their places here."""
+        parts = parts_of(begins, ends, num_levels(self._columns.length))
+        for name in names:
+            values, pyramid = self.strip(name), self._pyramids[name]
+            pyramid.take(values)
+            yield name, pyramid.over(values, parts, len(begins))
+
     def save(self, path: Path) -> None:
         self._columns.save(path)
 
@@ -78,8 +89,7 @@ class StepColumns:
             return
         sql = "SELECT planned_ns - ? FROM steps WHERE life = ? AND step = ?"
         found = database.execute(sql, (self._opened_ns, self._life, int(self.steps[-1]))).fetchone()
-        if found is None or found[0] != self.planned_ns[-1]:
-            self._columns.cut(0)
+        self._cut(0 if found is None or found[0] != self.planned_ns[-1] else self._columns.length)
 
     def refresh(self, database: sqlite3.Connection) -> bool:
         """True when anything has changed."""
@@ -88,10 +98,15 @@ class StepColumns:
             complete -= 1
         known = self._columns.length
         after = float(self.steps[complete - 1]) + 1 if complete else 0
-        self._columns.cut(complete)
+        self._cut(complete)
         values: dict[str, Any] = {"life": self._life, "opened": self._opened_ns, "after": after}
         self._columns.take(database.execute(_STEPS, values))
         return self._columns.length != known or (known > complete and self.completed_ns[-1] >= 0)
+
+    def _cut(self, length: int) -> None:
+        self._columns.cut(length)
+        for pyramid in self._pyramids.values():
+            pyramid.cut(length)
 
 
 class SliceColumns:

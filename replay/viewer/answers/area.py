@@ -17,6 +17,8 @@ from replay.viewer.rows import GROUPS
 from replay.viewer.timeline import slices_of
 from replay.viewer.viewed import Viewed
 
+_MEANS = ("running", "waiting", "step_ms", "budget_used", "decode_rows")
+
 
 def area(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     """`rows` limits requests and slices to some rows of the timeline, by group and filter; steps are everybody's."""
@@ -48,19 +50,15 @@ def _of_steps(columns: StepColumns, seen: Range) -> dict[str, Any]:
     first, last = np.searchsorted(starts, [seen.begin, seen.end])
     num = int(last - first)
 
-    def mean(name: str) -> float | None:
-        values = columns.strip(name)[first:last]
-        return float(np.nanmean(values, dtype=np.float64)) if num and not np.isnan(values).all() else None
-
+    means: dict[str, float | None] = {
+        f"mean_{name}": float(found.total[0] / found.num_known[0]) if found.num_known[0] else None
+        for name, found in columns.figures(_MEANS, np.array([first]), np.array([last]))
+    }
     return {
         "steps": num,
         "first_step": int(columns.steps[first]) if num else None,
         "last_step": int(columns.steps[last - 1]) if num else None,
-        "mean_running": mean("running"),
-        "mean_waiting": mean("waiting"),
-        "mean_step_ms": mean("step_ms"),
-        "mean_budget_used": mean("budget_used"),
-        "mean_decode_rows": mean("decode_rows"),
+        **means,
     }
 
 
