@@ -50,6 +50,6 @@ def inject_into(runner: Runner, texts: Sequence[str], effects: EngineEffects) ->
         completed = injector.after(result.completed)
         spoilt = {row[0] for row, was in zip(completed.emitted, result.completed.emitted, strict=True) if row != was}
         outputs = tuple([output for output in result.outputs if output.request not in spoilt])
-        return StepResult(completed, outputs)
+        return StepResult(completed, outputs, result.prompts)
 
     runner.execute = faulty  # type: ignore[method-assign]  # the one place where a runner is not what it was

@@ -3,9 +3,11 @@
 It follows the core's decisions to the letter and decides nothing. It is called from one thread.
 """
 
+import functools
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from engine.clock import Clock
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
     Decision,
+    PreemptReason,
     RejectReason,
     RequestAdmitted,
     RequestFinished,
@@ -28,15 +31,18 @@ from engine.execution.held_request import HeldRequest
 from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
 from engine.execution.kv_watch import Filled, KVWatch
+from engine.execution.launching import Worker
+from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
 from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
-from kernels.backend import Backend, Floats
+from kernels.backend import Backend, Floats, LaunchingBackend
+from kernels.scoring import RowScores
 
 _FLOAT = struct.Struct("<f")
 
 
 class ModelRunner:
-    """The Runner of `interface.py` with weights.
+    """The Runner of `interface.py` with weights; a Launcher of `launching.py`, too.
 
     text_model      whose end-of-text ids end a request, and in whose text stop strings are looked for
     digest_key      key of the block digests (16 bytes): the recording's salt
@@ -59,7 +65,10 @@ class ModelRunner:
         self._digest_key = digest_key
         self._clock = clock
         self._requests: dict[int, HeldRequest] = {}
+        self._asked = AskedPrompts(backend.vocab_size)
         self._swap_ns = 0  # since the step before
+        self._worker = Worker()
+        self._launched: tuple[_Begun, Callable[[], tuple[Floats, int]]] | None = None
         self.watch = KVWatch(kv_store.digests, self._tables) if keeps_kv_digests else None
 
     def emptied(self, num_blocks: int, block_size: int, num_host_blocks: int) -> "ModelRunner":
@@ -87,6 +96,7 @@ class ModelRunner:
         """The first of two with one number is kept: the core rejects the second as a duplicate."""
         if request not in self._requests:
             self._requests[request] = HeldRequest(sampling, contents, self._text_model, list(digests))
+            self._asked.add(request, sampling, contents)
 
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):
@@ -99,10 +109,13 @@ class ModelRunner:
             if decision.host_blocks:
                 self._swap_out(decision)
             self._requests[decision.request].block_table = []
+            if decision.reason == PreemptReason.KV_MISMATCH:
+                self._asked.distrust(decision.request)
         elif isinstance(decision, RequestFinished) or (
             isinstance(decision, RequestRejected) and decision.reason != RejectReason.DUPLICATE_REQUEST
         ):
             self._requests.pop(decision.request, None)
+            self._asked.drop(decision.request)
 
     def _swap_out(self, decision: RequestPreempted) -> None:
         """At once: whoever gets these blocks is told by a later decision, and writes to them in a later step."""
@@ -121,6 +134,22 @@ class ModelRunner:
         self._swap_ns += self._clock.now_ns() - started_ns
 
     def execute(self, plan: StepPlanned) -> StepResult:
+        begun = self._begin(plan)
+        hidden = self._forward(begun.rows)
+        return self._finish(begun, hidden, self._clock.now_ns())
+
+    def launch(self, plan: StepPlanned) -> None:
+        """Nothing is under way when this raises."""
+        begun = self._begin(plan)
+        self._launched = begun, self._launch_forward(begun.rows)
+
+    def collect(self) -> StepResult:
+        assert self._launched is not None, "no step was launched"
+        (begun, wait), self._launched = self._launched, None
+        return self._finish(begun, *wait())
+
+    def _begin(self, plan: StepPlanned) -> "_Begun":
+        """What goes before the forward pass."""
         swap_ns, self._swap_ns = self._swap_ns, 0
         started_ns = self._clock.now_ns()
         for number, block in plan.new_blocks:
@@ -129,16 +158,23 @@ class ModelRunner:
         if self.watch is not None:
             self.watch.allocated([block for _number, block in plan.new_blocks])
         rows = planned_rows(plan, self._requests)
-        emitting = [row for row in rows if row.emits]
-        hidden = self._forward(rows)
-        executed_ns = self._clock.now_ns()
+        return _Begun(plan.step, rows, [row for row in rows if row.emits], swap_ns, started_ns)
+
+    def _finish(self, begun: "_Begun", hidden: Floats, executed_ns: int) -> StepResult:
+        """What goes after it."""
+        step, rows, emitting, swap_ns, started_ns = begun
         filled = tuple(self._filled(rows))
         kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(rows))
+        if self._asked:
+            self._ask_prompts(rows)
         emitted, outputs = self._draw(emitting, hidden)
+        prompts = self._asked.told([row.number for row in emitting]) if self._asked else ()
         sampled_ns = self._clock.now_ns()
         execute_ns, sample_ns = executed_ns - started_ns, sampled_ns - executed_ns
-        completed = StepCompleted(plan.step, emitted, filled, execute_ns, sample_ns, swap_ns, kv_digests)
-        return StepResult(completed, outputs)
+        completed = StepCompleted(step, emitted, filled, execute_ns, sample_ns, swap_ns, kv_digests)
+        if prompts:
+            completed = completed._replace(prompt_logprobs=prompt_digests(prompts))
+        return StepResult(completed, outputs, prompts)
 
     def _forward(self, rows: list[PlannedRow]) -> Floats:
         """The emitting rows' final hidden rows; their logits stay with the backend."""
@@ -146,6 +182,26 @@ class ModelRunner:
             return np.empty((0, 0), np.float32)
         batch = step_batch(rows, self.kv_store.block_size)
         return self.backend.forward(batch, self.kv_store.keys, self.kv_store.values).hidden
+
+    def _launch_forward(self, rows: list[PlannedRow]) -> Callable[[], tuple[Floats, int]]:
+        """Returns what waits for the hidden rows and the time at which they were there."""
+        keys, values, clock = self.kv_store.keys, self.kv_store.values, self._clock
+        if rows and isinstance(self.backend, LaunchingBackend):
+            pending = self.backend.launch(step_batch(rows, self.kv_store.block_size), keys, values)
+            return lambda: (pending().hidden, clock.now_ns())
+        return self._worker.begin(lambda: (self._forward(rows), clock.now_ns()))
+
+    def _ask_prompts(self, rows: list[PlannedRow]) -> None:
+        """What the model says of the prompts' tokens, where that is wanted."""
+        place = 0  # of the request's first row among all of the step's
+        for number, request, start, end in rows:
+            self._asked.ask(number, start, end, functools.partial(self._score, request.tokens, place - start))
+            place += end - start
+
+    def _score(self, tokens: list[int], offset: int, first: int, last: int, num_top: int) -> RowScores:
+        """Each of a request's rows about the token that follows; they lie `offset` further on in the step."""
+        rows = np.arange(first + offset, last + offset, dtype=np.int64)
+        return self.backend.score(rows, np.array(tokens[first + 1 : last + 1], np.int64), num_top)
 
     def _filled(self, rows: list[PlannedRow]) -> Iterator[tuple[int, bytes]]:
         """Digests of the blocks that these rows filled beyond the prompt's own full ones."""
@@ -179,13 +235,26 @@ class ModelRunner:
         emitted: list[tuple[int, str, int, int]] = []
         outputs: list[TokenOutput] = []
         draws = self.backend.draw([row.request.sampler.next_row() for row in emitting]) if emitting else []
+        unfit = self._asked.not_finite() if self._asked else ()
         for row, of_row, draw in zip(emitting, hidden, draws, strict=True):
             flag = FinishFlag.ERROR
-            if draw.is_finite:
+            if draw.is_finite and row.number not in unfit:
                 flag = FinishFlag.STOP if row.request.takes(draw.token_id) else FinishFlag.NONE
                 outputs.append(TokenOutput(row.number, draw.token_id, draw.logprob, draw.top_logprobs))
+            else:
+                row.request.has_ended = True
             emitted.append((row.number, flag, hidden_digest(of_row), _bits(draw.logprob)))
         return tuple(emitted), tuple(outputs)
+
+
+class _Begun(NamedTuple):
+    """A step whose forward pass is under way."""
+
+    step: int
+    rows: list[PlannedRow]
+    emitting: list[PlannedRow]
+    swap_ns: int
+    started_ns: int
 
 
 def hidden_digest(hidden: Floats) -> int:

@@ -98,7 +98,7 @@ def test_a_runner_with_faults_fails_spoils_and_cancels() -> None:
     runner.carry_out(RequestAdmitted(7, (0,), 0, (), 9, 0))
     with pytest.raises(MemoryError):
         runner.execute(plan(0))
-    completed, outputs = runner.execute(plan(1))
+    completed, outputs, _prompts = runner.execute(plan(1))
     assert completed.emitted[0][1] == FinishFlag.ERROR
     assert outputs == ()
     assert cancelled == [7]

@@ -54,7 +54,7 @@ class Timed:
     def execute(self, plan: StepPlanned) -> StepResult:
         result = self._runner.execute(plan)
         execute_ns = (1 + shape_of(plan.rows).prefill_tokens) * MS
-        return StepResult(result.completed._replace(execute_ns=execute_ns, sample_ns=0), result.outputs)
+        return result._replace(completed=result.completed._replace(execute_ns=execute_ns, sample_ns=0))
 
 
 @dataclass

@@ -120,9 +120,9 @@ class TimedRunner(ScriptedRunner):
     """A token takes a while to compute and none to copy, so that swapping pays."""
 
     def execute(self, plan: StepPlanned) -> StepResult:
-        completed, outputs = super().execute(plan)
+        result = super().execute(plan)
         num_tokens = sum(count for _request, _start, count in plan.rows)
-        return StepResult(completed._replace(execute_ns=num_tokens * 1_000_000), outputs)
+        return result._replace(completed=result.completed._replace(execute_ns=num_tokens * 1_000_000))
 
 
 class KeyframedRecorder(Recorder):

@@ -40,7 +40,8 @@ class Faults:
             emitted = (*emitted[:index], (row[0], FinishFlag.ERROR, *row[2:]), *emitted[index + 1 :])
             outputs = tuple([output for output in outputs if output.request != row[0]])
         step_ns = num_tokens * self.rng.choice(_NS_PER_TOKEN)
-        return StepResult(completed._replace(emitted=emitted, execute_ns=step_ns, swap_ns=step_ns // 4), outputs)
+        completed = completed._replace(emitted=emitted, execute_ns=step_ns, swap_ns=step_ns // 4)
+        return StepResult(completed, outputs, result.prompts)
 
 
 class FaultyRunner(ScriptedRunner):
