@@ -1,7 +1,7 @@
 """A prompt's log-probabilities, gathered over the steps that compute its rows, and told when all of them are there.
 
 The row of token p says what follows it, so it is asked about token p + 1; the last row draws. Rows come in order; after
-a preemption they come again. Those that have been asked are passed by, so nothing is lost and nothing told twice. It must
+a preemption they come again. Those that have been asked are passed by: nothing is lost, and nothing told twice. It must
 not know backends or steps.
 """
 
