@@ -19,7 +19,8 @@ and `draw_answers.py` (the draws; what had to be read whole).
 
 A step: `decoder_weights.py` (a model's matrices packed, `tuning.py` their tiles), `workspace.py` (tensors between the
 kernels), `step.py` (all launches in order), `staging.py` (one copy each way), `graphs.py` (a step's launches as one),
-`prepared.py` (all of it, per padded size), `watching.py` (a step looked into), `numerics.py` (what decides the bits),
+`prepared.py` (all of it, per padded size), `running.py` (steps one after the other), `watching.py` (a step looked
+into), `device_memory.py` (what is left for keys and values), `probes.py`, `numerics.py` (what decides the bits),
 `backend.py` (the whole, as `kernels/backend.py` asks for it).
 
 Two rules hold for every file. What an output row is computed from, and in which order, depends on that row alone: a

@@ -50,7 +50,8 @@ class DeviceDraws:
         bits = int(np.bitwise_or.reduce(requests.flags))
         flags, numbers, changed = here["flags"], here["numbers"], logits
         if bits & CHANGED:
-            changed = self._room(len(rows))
+            self.make_room(len(rows))
+            changed = self._changed[: len(rows)]
             masks = here["masks"], here["entries"], len(requests.entries)
             change(logits, changed, flags, here["mask_of"], *masks, numbers, here["penalties"])
         if bits & CANDIDATES:
@@ -65,6 +66,11 @@ class DeviceDraws:
             flagged_top_k(logits, logits, flags, TOP, values, ids, values)
         return Asked(rows, requests, self._vocab_size)
 
+    def make_room(self, num_rows: int) -> None:
+        """For changed logits of so many rows; otherwise it grows with need."""
+        if num_rows > len(self._changed):
+            self._changed = torch.zeros(_grown(num_rows), self._vocab_size, device=self._device)
+
     def _upload(self, requests: DrawRequests) -> dict[str, torch.Tensor]:
         """On the device; one copy. What of the staging is larger than the requests is not read."""
         arrays = {name: getattr(requests, name) for name in self._arriving.host}
@@ -76,11 +82,6 @@ class DeviceDraws:
             self._arriving.host[name][: len(array)] = array
         self._arriving.upload()
         return self._arriving.device
-
-    def _room(self, num_rows: int) -> torch.Tensor:
-        if num_rows > len(self._changed):
-            self._changed = torch.zeros(_grown(num_rows), self._vocab_size, device=self._device)
-        return self._changed[:num_rows]
 
 
 def leaving(num_rows: int) -> Kinds:

@@ -16,6 +16,7 @@ from kernels.cuda.weights import Weight
 
 _DECIDE_NO_BIT = (
     *("__init__.py", "backend.py", "block_copy.py", "block_digest.py", "graphs.py", "numerics.py", "prepared.py"),
+    *("device_memory.py", "probes.py", "running.py"),
     *(
         "kv_memory.py",
         "slots.py",

@@ -16,10 +16,11 @@ from kernels.cuda import draws
 from kernels.cuda.attention_plan import ITEM_FIELDS, MERGE_FIELDS, AttentionShape, Plan, Sharing, plan_of
 from kernels.cuda.graphs import Graphs, new_graph_pool
 from kernels.cuda.launch import INTERPRETED
-from kernels.cuda.staging import Kinds, Staging
+from kernels.cuda.staging import Kinds, Staging, num_bytes
 from kernels.cuda.step import StepInputs, StepResult
 from kernels.cuda.workspace import Workspace
 from kernels.decoder import DecoderShape
+from kernels.device_backend import LargestStep
 
 LEAST_ROWS = 2 if INTERPRETED else 16  # a padding row costs the interpreter milliseconds, a GPU nothing
 FIRST_OF_DRAWS = "values"
@@ -65,6 +66,7 @@ class Preparations:
         self._kept: OrderedDict[Size, Prepared] = OrderedDict()
         self._work = Workspace.of(shape, LEAST_ROWS, device)
         self._logits = torch.zeros(0, shape.vocab_size, device=device)
+        self._residual, self._delta = (torch.zeros(0, shape.hidden_size, device=device) for _ in range(2))
         self._sharing = Sharing(_num_programs(device), _MAX_PARTIALS)
         partials = (_MAX_PARTIALS, shape.num_heads)
         self._mixed = torch.zeros(*partials, shape.head_dim, device=device)
@@ -103,20 +105,30 @@ class Preparations:
             self._totals,
         )
         inputs = StepInputs(here["token_ids"], here["positions"], here["slots"], here["logit_rows"], plan)
-        self._grow(size)
-        residual = torch.zeros(size.num_logits, self._shape.hidden_size, device=self._device)
-        logits = self._logits[: size.num_logits]
-        result = StepResult(
-            residual, torch.zeros_like(residual), logits=logits, **{name: leaving.device[name] for name in _OF_STEP}
-        )
+        self._grow(size.num_rows, size.num_logits)
+        shared = [each[: size.num_logits] for each in (self._residual, self._delta, self._logits)]
+        normed, *statistics = (leaving.device[name] for name in _OF_STEP)
+        result = StepResult(shared[0], shared[1], normed, shared[2], *statistics)
         return Prepared(arriving, leaving, inputs, result, self._work.rows(size.num_rows), Graphs(self._pool))
 
-    def _grow(self, size: Size) -> None:
+    def make_room(self, largest: LargestStep) -> None:
+        """The tensors that all steps share, for the largest one; otherwise they grow with the steps that come."""
+        self._grow(padded(largest.num_rows), padded(largest.num_logits))
+
+    def bytes_of(self, largest: LargestStep) -> int:
+        """Of a prepared step's own arrays on the device."""
+        rows, logits = padded(largest.num_rows), padded(largest.num_logits)
+        size = Size(rows, logits, logits, padded(largest.num_blocks, LEAST_BLOCKS))
+        return num_bytes(_arriving(size)) + num_bytes(_leaving(logits, self._shape.hidden_size))
+
+    def _grow(self, num_rows: int, num_logits: int) -> None:
         """What is prepared already keeps the smaller memory that it was made with."""
-        if size.num_rows > len(self._work.hidden):
-            self._work = Workspace.of(self._shape, size.num_rows, self._device)
-        if size.num_logits > len(self._logits):
-            self._logits = torch.zeros(size.num_logits, self._shape.vocab_size, device=self._device)
+        if num_rows > len(self._work.hidden):
+            self._work = Workspace.of(self._shape, num_rows, self._device)
+        if num_logits > len(self._logits):
+            self._logits = torch.zeros(num_logits, self._shape.vocab_size, device=self._device)
+            self._residual = torch.zeros(num_logits, self._shape.hidden_size, device=self._device)
+            self._delta = torch.zeros_like(self._residual)
 
     def _fill(self, host: dict[str, NDArray[Any]], batch: StepBatch, block_size: int, spare_block: int) -> None:
         """Padding rows are token 0 at position 0, and write to the spare block, which nothing reads."""

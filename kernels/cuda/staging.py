@@ -33,15 +33,15 @@ class Staging:
     """
 
     def __init__(self, kinds: Kinds, device: torch.device) -> None:
-        self._places, num_bytes = _places(kinds)
+        self._places, size = _places(kinds)
         is_pinned = device.type == "cuda"
-        self._host = torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=is_pinned)
-        self._device = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+        self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned)
+        self._device = torch.zeros(size, dtype=torch.uint8, device=device)
         self._uploaded = torch.cuda.Event() if is_pinned else None  # type: ignore[no-untyped-call]
         self.host: dict[str, NDArray[Any]] = {}
         self.device: dict[str, torch.Tensor] = {}
         for name, (shape, dtype) in kinds.items():
-            part = slice(self._places[name], self._places[name] + _num_bytes(shape, dtype))
+            part = slice(self._places[name], self._places[name] + _size(shape, dtype))
             self.host[name] = self._host[part].numpy().view(_NUMPY[dtype]).reshape(shape)
             self.device[name] = self._device[part].view(dtype).view(shape)
 
@@ -65,14 +65,19 @@ class Staging:
         self._host[:end].copy_(self._device[:end], non_blocking=True)
 
 
+def num_bytes(kinds: Kinds) -> int:
+    """On either side."""
+    return _places(kinds)[1]
+
+
 def _places(kinds: Kinds) -> tuple[dict[str, int], int]:
     """Where each part begins, and all bytes."""
     places, end = {}, 0
     for name, (shape, dtype) in kinds.items():
         places[name] = end
-        end += -(-_num_bytes(shape, dtype) // POINTER_ALIGNMENT) * POINTER_ALIGNMENT
+        end += -(-_size(shape, dtype) // POINTER_ALIGNMENT) * POINTER_ALIGNMENT
     return places, end
 
 
-def _num_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+def _size(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     return int(np.prod(shape)) * dtype.itemsize

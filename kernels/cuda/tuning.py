@@ -1,9 +1,8 @@
-"""A loaded model's matrices with the tiles that suit this device, chosen once and kept among the caches.
+"""A loaded model's matrices with the tiles that suit this device, chosen once and kept in a folder.
 
 The interpreter has nothing to measure: there the default plans stay. It must not know how tiles are compared.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,19 +18,25 @@ from kernels.cuda.tuned_weights import tune
 
 class TunedDecoder(NamedTuple):
     """
-    bits   digest of what every shape's tiles give on fixed inputs: belongs in the numerics class
+    bits     digest of what every shape's tiles give on fixed inputs: belongs in the numerics class
+    notice   why choices could not be kept; "" where they were
     """
 
     weights: DecoderWeights
     bits: str
+    notice: str = ""
 
 
-def tuned(weights: DecoderWeights, device: torch.device) -> TunedDecoder:
-    """Some tens of seconds for shapes that this machine has not met. Raises NotInvariant."""
+def tuned(weights: DecoderWeights, device: torch.device, folder: Path | None) -> TunedDecoder:
+    """Some tens of seconds for shapes that this machine has not met. Raises NotInvariant.
+
+    folder   where choices are kept; None: nowhere
+    """
     if INTERPRETED:
         return TunedDecoder(weights, "interpreted")
-    choice = tune(weights.matrices(), DeviceBench(device), TileCache(_cache_folder(), _key(device)))
-    return TunedDecoder(weights.with_matrices(choice.weights), choice.bits)
+    cache = None if folder is None else TileCache(folder, _key(device))
+    choice = tune(weights.matrices(), DeviceBench(device), cache)
+    return TunedDecoder(weights.with_matrices(choice.weights), choice.bits, choice.notice)
 
 
 def _key(device: torch.device) -> dict[str, str]:
@@ -42,10 +47,3 @@ def _key(device: torch.device) -> dict[str, str]:
         "triton": triton.__version__,
         "sources": sources_digest(),
     }
-
-
-def _cache_folder() -> Path:
-    """Beside the models: $REPRISE_CACHE, else $XDG_CACHE_HOME/reprise, else ~/.cache/reprise."""
-    if own := os.environ.get("REPRISE_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reprise"
