@@ -31,7 +31,7 @@ In reading order:
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
                           `resumable.py` one, `resume_journal.py` what the next daemon needs of them
     missing_endpoints.py, malformed_http.py   what is not here, and what is no request
-    errors.py             what goes wrong for a client: status, message, code
+    errors.py             what goes wrong for a client: status, message, code; `refusals.py` counts them
     engine_client.py      the engine as all of this sees it; `service.py` is what handlers share
     supervisor.py         starts, watches and restarts the engine process; `engine_child.py`, `engine_connection.py`
     handover.py           what becomes of the live requests when it dies

@@ -63,7 +63,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
     application = web.Application(
         client_max_size=service.config.max_body_size,
         middlewares=[
-            error_middleware(lambda: service.is_draining),
+            error_middleware(lambda: service.is_draining, service.refusals.note),
             crowd_middleware(open_connections),
             preflight_middleware(lambda: service.config.cors_origins),
             key_middleware(lambda: service.api_keys),

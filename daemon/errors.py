@@ -9,6 +9,7 @@ from engine.core.decisions import RejectReason, RequestRejected
 from engine.core.errors import EngineError
 
 DEFAULT_RETRY_SECONDS = 5
+TOO_MANY_CONNECTIONS = "too_many_connections"
 
 
 class ApiError(EngineError):
@@ -65,7 +66,7 @@ def draining() -> ApiError:
 
 def too_many_connections(max_open: int) -> ApiError:
     message = f"{max_open} connections are open, no more may be: close idle ones, or try again later"
-    return unavailable(message, "too_many_connections")
+    return unavailable(message, TOO_MANY_CONNECTIONS)
 
 
 def cut_by_drain() -> ApiError:

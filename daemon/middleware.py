@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler, Middleware
 from daemon import errors
 from daemon.api_keys import ApiKeys, Caller
 from daemon.connections import OpenConnections
-from daemon.errors import ApiError
+from daemon.errors import TOO_MANY_CONNECTIONS, ApiError
 from daemon.missing_endpoints import missing_endpoint
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER, assign_request_id
 
@@ -22,8 +22,13 @@ CALLER = web.RequestKey("caller", Caller)
 log = structlog.get_logger(__name__)
 
 
-def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
-    """The outermost: gives the id, turns everything raised into an answer. No traceback reaches a client."""
+def error_middleware(is_draining: Callable[[], bool], note: Callable[[ApiError], None]) -> Middleware:
+    """The outermost: gives the id, turns everything raised into an answer, and notes it. No traceback reaches a
+    client."""
+
+    def answer(request: web.Request, error: ApiError, *, close: bool) -> web.Response:
+        note(error)
+        return error_response(request, error, close=close)
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -31,14 +36,14 @@ def error_middleware(is_draining: Callable[[], bool]) -> Middleware:
             assign_request_id(request)
             return await handler(request)
         except ApiError as error:
-            return error_response(request, error, close=is_draining())
+            return answer(request, error, close=is_draining() or error.code == TOO_MANY_CONNECTIONS)
         except web.HTTPException as error:
-            return error_response(request, _of_http(request, error), close=False)
+            return answer(request, _of_http(request, error), close=False)
         except ConnectionError:
             return web.Response(status=CLIENT_LEFT)  # nobody reads it
         except Exception:
             log.exception("a handler failed", request_id=request[REQUEST_ID], path=request.path)
-            return error_response(request, errors.internal(), close=False)
+            return answer(request, errors.internal(), close=False)
 
     return answer_errors
 
@@ -49,7 +54,7 @@ def crowd_middleware(connections: OpenConnections) -> Middleware:
     @web.middleware
     async def refuse_beyond(request: web.Request, handler: Handler) -> web.StreamResponse:
         if connections.are_too_many and request.path not in PROBES:
-            return error_response(request, errors.too_many_connections(connections.max_open), close=True)
+            raise errors.too_many_connections(connections.max_open)
         return await handler(request)
 
     return refuse_beyond

@@ -30,6 +30,7 @@ class ProbeHandler:
             "seconds_without_progress": round(engine.progress.stalled_seconds, 1),
             "num_engine_restarts": engine.supervisor.num_restarts,
             "num_requests_handed_over": engine.handover.num_handed_over,
+            "recording": self._recording,
         }
         reason = unhealthy_reason(self._service)
         if reason:
@@ -37,9 +38,15 @@ class ProbeHandler:
             return web.json_response({**body, "status": status, "reason": reason}, status=503)
         return web.json_response(body)
 
+    @property
+    def _recording(self) -> str:
+        if not self._service.config.is_recording:
+            return "off"
+        return "stopped" if self._service.engine.recorder.totals.is_stopped else "on"
+
     async def ready(self, request: web.Request) -> web.Response:
-        """200 only when a request sent now would be taken."""
-        reason = self._service.not_ready_reason
+        """200 only when a request sent now would be taken, and got on with."""
+        reason = self._service.not_ready_reason or unhealthy_reason(self._service)
         if reason:
             return web.json_response({"ready": False, "reason": reason}, status=503)
         return web.json_response({"ready": True})

@@ -13,7 +13,7 @@ from daemon.config import DaemonConfig, flag_name
 from daemon.config_sources import Configured
 from daemon.errors import ApiError
 from daemon.service import Service
-from daemon.tls import read_tls
+from daemon.tls import read_tls, warn_of_expiry
 from engine import log as engine_log
 from engine.core.errors import EngineError
 from engine.core.policies.change import CHANGEABLE
@@ -57,6 +57,7 @@ async def reload(service: Service, read_again: Callable[[], Configured]) -> Relo
         tls = read_tls(configured.config.tls_cert, configured.config.tls_key)
         await _change_policy(service, configured.config)
     except (EngineError, ApiError) as error:
+        service.reloads["refused"] += 1
         log.error("the options cannot be reloaded, all stays as it was", reason=str(error))
         return Reloaded(str(error))
     before, after = service.config, configured.config
@@ -64,7 +65,9 @@ async def reload(service: Service, read_again: Callable[[], Configured]) -> Relo
     changed = {name: getattr(after, name) for name in differing if name in IN_FLIGHT}
     told = {*changed, *(["api_key_file"] if keys != service.api_keys and "api_key" not in changed else [])}
     told |= {"tls_cert", "tls_key"} if tls != service.tls else set()
+    service.reloads["done"] += 1
     service.api_keys, service.tls = keys, tls
+    warn_of_expiry(tls, service.clock.wall_ns())
     service.config, service.configured = replace(before, **changed), configured
     engine_log.set_level(after.log_level)
     outcome = Reloaded("", _flags(told), _flags(name for name in differing if name not in IN_FLIGHT))

@@ -14,11 +14,12 @@ from daemon.engine_client import EngineClient
 from daemon.errors import unavailable
 from daemon.grammar_maker import GrammarMaker
 from daemon.prompt_encoder import PromptEncoder
+from daemon.refusals import Refusals
 from daemon.resumables import Resumables
 from daemon.supervisor import ENGINE_MODULE, EngineState
 from daemon.telemetry.spans_sent import SpansSent
 from daemon.tenant_limits import TenantLimits
-from daemon.tls import read_tls
+from daemon.tls import read_tls, warn_of_expiry
 from daemon.viewer_token import read_viewer_token
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -35,6 +36,7 @@ class Service:
     config         what is in force; a reload changes what can change while serving (`reload.py`)
     configured     what was read last, with the place of each value: what waits for the next start is there already
     spans_sent     what became of OpenTelemetry's spans
+    refusals, reloads   calls answered with an error; reloads by what came of them
     large_bodies   whose turn it is to bring one
     is_draining    a signal came: what runs goes on, nothing new is taken
     """
@@ -51,6 +53,7 @@ class Service:
         self.configured = Configured(config)
         self.api_keys = ApiKeys.configured(config.api_key, config.api_key_file)
         self.tls = read_tls(config.tls_cert, config.tls_key)
+        warn_of_expiry(self.tls, clock.wall_ns())
         self.viewer_token = read_viewer_token(config.viewer_token_file, self.api_keys)
         self.clock = clock
         self.tenant_limits = TenantLimits(clock)
@@ -62,6 +65,8 @@ class Service:
         self.created = clock.wall_ns() // 1_000_000_000
         self.version = version("reprise")
         self.spans_sent = SpansSent()
+        self.refusals = Refusals()
+        self.reloads = dict.fromkeys(("done", "refused"), 0)
         self.is_draining = False
         self._engine_config = engine_config
         self._text_model: TextModel | None = None

@@ -11,8 +11,14 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
+
 from engine.core.errors import EngineError
 
+WARN_DAYS = 14
+DAY_SECONDS = 86_400
+
+log = structlog.get_logger(__name__)
 _CERTIFICATE, _KEY = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
 
 
@@ -25,10 +31,12 @@ class Tls:
     """
     context   what new connections are greeted with
     digest    of both files: they have changed when it has
+    not_after_s   until when the certificate is valid, in seconds of the calendar
     """
 
     context: ssl.SSLContext = field(compare=False)
     digest: bytes
+    not_after_s: float = field(compare=False)
 
 
 def read_tls(certificate_path: str, key_path: str) -> Tls | None:
@@ -47,7 +55,23 @@ def read_tls(certificate_path: str, key_path: str) -> Tls | None:
         context.load_cert_chain(certificate_path, key_path, password=_refuse_password)
     except ssl.SSLError as error:
         raise InvalidTls(_explained(error, certificate_path, key_path)) from error
-    return Tls(context, hashlib.sha256(certificate + b"\0" + key).digest())
+    return Tls(context, hashlib.sha256(certificate + b"\0" + key).digest(), _not_after_s(certificate))
+
+
+def warn_of_expiry(tls: Tls | None, wall_ns: int) -> None:
+    """A certificate that is about to run out is served all the same: clients decide."""
+    days = (tls.not_after_s - wall_ns / 1e9) / DAY_SECONDS if tls is not None else WARN_DAYS
+    if days < 0:
+        log.error("the certificate has expired, clients will refuse it: renew --tls-cert, reload", days=round(-days, 1))
+    elif days < WARN_DAYS:
+        log.warning("the certificate expires soon: renew --tls-cert, reload", days=round(days, 1))
+
+
+def _not_after_s(certificate: bytes) -> float:
+    """Of the first one, the server's own."""
+    from cryptography.x509 import load_pem_x509_certificate  # here, for most daemons have no TLS
+
+    return load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
 
 
 def _read(option: str, path: str, mark: bytes, what: str) -> bytes:

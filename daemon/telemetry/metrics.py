@@ -1,12 +1,13 @@
 """/metrics: what the timeline says, and what only the daemon knows: its engines, the recorder, the spans it sends.
 
+Memory, CPU time and descriptors of both processes stand beside, under Prometheus' own names (`process_…`).
 Nothing is counted here: each scrape reads the timeline, so the same stream gives the same figures live and afterwards
 (`recorder/metrics/`). This file must not know HTTP but for the format that a scraper asks for.
 """
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -17,6 +18,7 @@ from recorder.metrics.families import Families
 from recorder.metrics.own_set import own_families
 from recorder.metrics.vllm_set import vllm_families
 
+_NO_PROCESS = -1  # its files are not found, so nothing is said
 OPEN_METRICS = "application/openmetrics-text"
 
 
@@ -26,6 +28,9 @@ class MetricsPage:
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Collector(service))
+        ProcessCollector(registry=self._registry)
+        engine = service.engine.supervisor
+        ProcessCollector("reprise_engine", lambda: engine.pid or _NO_PROCESS, registry=self._registry)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """`accept`: the header of the scraper; with OpenMetrics it gets exemplars too.
@@ -49,6 +54,7 @@ def live_families(service: Service) -> Iterator[Metric]:
     yield from _engines(service, make)
     yield from _recorder(service, make)
     yield from _spans(service, make)
+    yield from _service(service, make)
 
 
 class _Collector(Collector):
@@ -94,3 +100,12 @@ def _recorder(service: Service, make: Families) -> Iterator[Metric]:
 def _spans(service: Service, make: Families) -> Iterator[Metric]:
     counts = service.spans_sent.by_fate
     yield make.counter("reprise:trace_spans", "OpenTelemetry spans, by what became of them.", counts, "fate")
+
+
+def _service(service: Service, make: Families) -> Iterator[Metric]:
+    refused = service.refusals.by_answer
+    labels = ("status", "code")
+    yield make.counter_by("reprise:refused_calls", "Calls answered with an error, by why.", labels, refused)
+    yield make.counter("reprise:reloads", "Reloads, by what came of them.", service.reloads, "outcome")
+    expires = service.tls.not_after_s if service.tls is not None else 0
+    yield make.gauge("reprise:tls_expiry_timestamp_seconds", "When the certificate expires; 0 without TLS.", expires)

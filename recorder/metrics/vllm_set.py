@@ -63,7 +63,9 @@ def _gauges(timeline: Timeline, make: Families) -> Iterator[Metric]:
     yield make.gauge("vllm:num_requests_waiting_by_reason", "Requests that wait, by why.", reasons, "reason")
     yield make.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that requests hold.", timeline.kv_cache_usage)
     if timeline.limits is not None:
-        info = {name: str(value) for name, value in timeline.limits.to_dict().items()}
+        limits = timeline.limits.to_dict()
+        del limits["tenant_weights"]  # any number of names, which are nobody's business
+        info = {name: str(value) for name, value in limits.items()}
         info["num_gpu_blocks"] = info["num_kv_blocks"]  # the name that routers read it by
         yield make.info("vllm:cache_config_info", "The engine's limits.", info)
     yield make.info("vllm:lora_requests_info", "No adapters are served.", _NO_LORA)

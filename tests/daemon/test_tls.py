@@ -14,8 +14,8 @@ from daemon.application import listen
 from daemon.config_sources import Configured, read_config
 from daemon.listening import listening_sockets
 from daemon.reload import reload
-from daemon.tls import InvalidTls, read_tls
-from tests.daemon.certificates import write_certificate
+from daemon.tls import InvalidTls, read_tls, warn_of_expiry
+from tests.daemon.certificates import ENDS, write_certificate
 from tests.daemon.served import Served, completion, serving
 
 
@@ -131,3 +131,17 @@ def test_a_service_finds_its_certificate_among_its_credentials(tmp_path: Path) -
         (tmp_path / name).write_text("")
     config = read_config({}, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert (config.tls_cert, config.tls_key) == (f"{tmp_path}/reprise-tls-cert", f"{tmp_path}/reprise-tls-key")
+
+
+def test_a_certificate_that_runs_out_is_said_before_clients_say_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls = read_tls(*write_certificate(tmp_path, "server"))
+    assert tls is not None
+    assert tls.not_after_s == ENDS.timestamp()
+    for days, said in ((30, ""), (13, "expires soon"), (-1, "has expired")):
+        warn_of_expiry(tls, round((ENDS.timestamp() - days * 86_400) * 1e9))
+        told = capsys.readouterr()
+        assert said in told.out + told.err
+        assert bool(told.out + told.err) == bool(said)
+    warn_of_expiry(None, 0)
