@@ -7,6 +7,7 @@ a `pyramid.py` on each, slices `by_request.py`), `requests.py` and `names.py` (r
 core's state at a step), `answers/` (one file for each kind of question), `sql_box.py`, `questions.py`. Two recordings
 side by side: `beside.py` (rows that are pairs), `pairing.py` (who is who), `differing.py` (where the two of a pair
 part). Around it: `parameters.py`, `errors.py`, `access.py` and `guard.py` (who may see it), `page_files.py`,
-`application.py` (routes), `serving.py`, `command.py` (`reprise view`), `single_file.py` and `embedding.py` (the page as
-one file), `recorder_at_work.py`. `page/` is the page.
+`application.py` (routes), `serving.py`, `command.py` (`reprise view`), `single_file.py` (the page
+as one file), `embedding.py` and `packing.py` (with what in it), `step_passes.py`, `block_ages.py` and
+`request_passes.py` (hundreds of answers at once), `recorder_at_work.py`. `page/` is the page.
 """

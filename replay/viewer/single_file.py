@@ -40,7 +40,7 @@ def write_page(
     viewed.index.update()
     viewed.state.state = "ready"
     try:
-        embedded = embed(viewed, max_answer_bytes)
+        embedded = embed(viewed, max_answer_bytes, folder)
     finally:
         viewed.states.close()
     files = {
@@ -58,7 +58,8 @@ def one_page(files: Mapping[str, str], embedded: Embedded) -> str:
     styles = [_inline_safe(files[posixpath.normpath(name)], "style") for name in _STYLE.findall(files[INDEX])]
     entries = [posixpath.normpath(name) for name in _SCRIPT.findall(files[INDEX])]
     scripts = [_import_map(files), "".join(f'import "page/{name}";' for name in entries)]
-    data = json.dumps({"answers": embedded.answers, "left_out": embedded.left_out}, allow_nan=False)
+    values = {"answers": embedded.answers, "packs": embedded.packs, "left_out": embedded.left_out}
+    data = json.dumps(values, allow_nan=False)
     body = _SCRIPT.sub("", _STYLE.sub("", files[INDEX]))
     parts = [
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts, styles)}">',

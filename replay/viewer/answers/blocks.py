@@ -1,6 +1,7 @@
 """The block map: the KV pool as a step found it, and one block's history of holders and writers."""
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from replay.viewer.viewed import Viewed
 
 STATES = ("free", "cached", "owned", "shared", "mismatch")
 NO_OWNER = -1
+NEVER = 2**32 - 1
 MAX_EVENTS = 10_000
 _WRITTEN = """
 SELECT min(coalesce(to_step, step), :step) FROM block_events
@@ -40,19 +42,29 @@ def blocks(viewed: Viewed, asked: Parameters) -> bytes:
     """
     life, step = asked.integer("life", 1), asked.integer("step")
     viewed.opened_ns(life)
-    arrays, reason = viewed.at_step(life, step, _of_state)
+    arrays, reason = viewed.at_step(life, step, of_state)
     if arrays is None:
         raise BadQuestion(f"the pool at step {step} is not known: {reason}", "step", 404)
     with viewed.database() as database:
-        arrays["age_steps"] = _ages(database, life, step, len(arrays["owner"]))
-        for (number,) in database.execute(_MISMATCHED, (life, step)):
-            if number is not None and number < len(arrays["state"]):
-                arrays["state"][number] = STATES.index("mismatch")
+        ages = ages_of(database, life, step, len(arrays["owner"]))
+        return told_of(life, step, arrays, ages, mismatches(database, life, step))
+
+
+def told_of(life: int, step: int, arrays: dict[str, Array], ages: Array, mismatched: Iterable[int]) -> bytes:
+    """arrays: as `of_state` made them."""
+    for number in mismatched:
+        if number < len(arrays["state"]):
+            arrays["state"][number] = STATES.index("mismatch")
     header = {"life": life, "step": step, "num_blocks": len(arrays["owner"]), "states": STATES}
-    return framed(header, arrays)
+    return framed(header, {**arrays, "age_steps": ages})
 
 
-def _of_state(state: State) -> dict[str, Array]:
+def mismatches(database: sqlite3.Connection, life: int, step: int) -> list[int]:
+    """Blocks that were found until then not to hold what was written to them."""
+    return [number for (number,) in database.execute(_MISMATCHED, (life, step)) if number is not None]
+
+
+def of_state(state: State) -> dict[str, Array]:
     found = state.pool()
     owner = np.full(found.num_blocks, NO_OWNER, np.int32)
     refs = np.zeros(found.num_blocks, np.uint16)
@@ -66,8 +78,8 @@ def _of_state(state: State) -> dict[str, Array]:
     return {"owner": owner, "refs": refs, "age_steps": np.empty(0, np.uint32), "state": kinds}
 
 
-def _ages(database: sqlite3.Connection, life: int, step: int, num_blocks: int) -> Array:
-    age = np.full(num_blocks, 2**32 - 1, np.uint32)
+def ages_of(database: sqlite3.Connection, life: int, step: int, num_blocks: int) -> Array:
+    age = np.full(num_blocks, NEVER, np.uint32)
     for number in range(num_blocks):
         found = database.execute(_WRITTEN, {"life": life, "step": step, "block": number}).fetchone()
         if found is not None:

@@ -5,13 +5,12 @@ What happened since the plan before led to this one and is told with it: arrival
 
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.core.decisions import StepPlanned, TokensEmitted
 from engine.core.vocabulary import Entry
-from replay.lives import Life
 from replay.rendering import record_as_values
 from replay.time_machine.state import State
 from replay.transcript import describe, name_of
@@ -29,7 +28,29 @@ _BLOCKS = """
 SELECT kind, block, request FROM block_events
 WHERE life = ? AND step = ? AND kind IN ('allocated', 'hit', 'evicted', 'freed', 'released') ORDER BY sequence, id
 """
+_KINDS = """
+SELECT request, kind FROM slices WHERE life = :life AND request IN ({numbers}) AND from_step <= :step
+    AND to_step >= :step AND kind IN ('prefill', 'decode') ORDER BY from_ns
+"""
 _TIMES = ("planned_ns", "completed_ns")
+
+
+class StepPlace(NamedTuple):
+    """
+    row              of the index's table `steps`
+    first_sequence   behind the entry that planned the step before
+    last_sequence    of the entry with its result; of its plan where that is not known
+    """
+
+    life: int
+    opened_ns: int
+    row: dict[str, Any]
+    first_sequence: int
+    last_sequence: int
+
+    @property
+    def number(self) -> int:
+        return int(self.row["step"])
 
 
 def step(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
@@ -41,29 +62,54 @@ def step(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     opened_ns = viewed.opened_ns(life)
     _, recorded = run_of(viewed, life)
     with viewed.database() as database:
-        row = _row(database, life, number)
-        before = "SELECT coalesce(max(sequence), -1) FROM steps WHERE life = ? AND step < ?"
-        first_sequence = database.execute(before, (life, number)).fetchone()[0] + 1
-        neighbours = dict(database.execute(_NEIGHBOURS, {"life": life, "step": number}).fetchone())
-        blocks = _blocks(database.execute(_BLOCKS, (life, number)))
-        told = _Told(database, life)
-        entries = list(_entries(recorded, first_sequence, row))
-        plan = _plan(entries, number)
-        at_step, state_reason = viewed.at_step(life, number, _of_state)
-        return {
-            "step": row | {name: row[name] - opened_ns for name in _TIMES if row[name] is not None},
-            "rows": list(told.rows(plan)),
-            **(at_step or {"waiting": None, "running": None}),
-            "state_reason": state_reason,
-            "blocks": blocks,
-            "events": list(_events(entries, opened_ns, row)),
-            "decisions": list(_decisions(entries, opened_ns, row)),
-            "neighbours": neighbours,
-            "command": f"reprise show {shlex.quote(str(viewed.shown_path))} --transcript --around {row['sequence']}",
-        }
+        place = place_of(database, life, opened_ns, number)
+        entries = list(
+            takewhile(lambda entry: entry.sequence <= place.last_sequence, recorded.entries(place.first_sequence))
+        )
+        at_step, state_reason = viewed.at_step(life, number, of_state)
+        told = told_of(database, place, entries, at_step, {})
+    return {**told, "state_reason": state_reason, "command": command(viewed, place)}
 
 
-def _of_state(state: State) -> dict[str, Any]:
+def place_of(database: sqlite3.Connection, life: int, opened_ns: int, number: int) -> StepPlace:
+    """Raises BadQuestion."""
+    row = _row(database, life, number)
+    before = "SELECT coalesce(max(sequence), -1) FROM steps WHERE life = ? AND step < ?"
+    first_sequence = database.execute(before, (life, number)).fetchone()[0] + 1
+    last_sequence = row["sequence"] if row["completed_sequence"] is None else row["completed_sequence"]
+    return StepPlace(life, opened_ns, row, first_sequence, last_sequence)
+
+
+def told_of(
+    database: sqlite3.Connection,
+    place: StepPlace,
+    entries: Sequence[Entry],
+    at_step: dict[str, Any] | None,
+    names: dict[int, str],
+) -> dict[str, Any]:
+    """
+    entries   from the place's first to its last
+    at_step   what `of_state` makes of the state behind its plan
+    names     of requests, kept from one step to the next
+    """
+    life, opened_ns, row = place.life, place.opened_ns, place.row
+    plan = _plan(entries, place.number)
+    return {
+        "step": row | {name: row[name] - opened_ns for name in _TIMES if row[name] is not None},
+        "rows": list(_rows(database, life, plan, names)),
+        **(at_step or {"waiting": None, "running": None}),
+        "blocks": _blocks(database.execute(_BLOCKS, (life, place.number))),
+        "events": list(_events(entries, opened_ns, row)),
+        "decisions": list(_decisions(entries, opened_ns, row)),
+        "neighbours": dict(database.execute(_NEIGHBOURS, {"life": life, "step": place.number}).fetchone()),
+    }
+
+
+def command(viewed: Viewed, place: StepPlace) -> str:
+    return f"reprise show {shlex.quote(str(viewed.shown_path))} --transcript --around {place.row['sequence']}"
+
+
+def of_state(state: State) -> dict[str, Any]:
     return {"waiting": list(_waiting(state)), "running": list(_running(state))}
 
 
@@ -72,12 +118,6 @@ def _row(database: sqlite3.Connection, life: int, number: int) -> dict[str, Any]
     if found is None:
         raise BadQuestion(f"step {number} is not in life {life}, or its index is still being built", "step", 404)
     return dict(found)
-
-
-def _entries(life: Life, first_sequence: int, row: dict[str, Any]) -> Iterator[Entry]:
-    """From behind the plan before to the step's result."""
-    last = row["sequence"] if row["completed_sequence"] is None else row["completed_sequence"]
-    return takewhile(lambda entry: entry.sequence <= last, life.entries(first_sequence))
 
 
 def _plan(entries: Iterable[Entry], number: int) -> StepPlanned:
@@ -122,30 +162,26 @@ def _blocks(found: Iterable[Any]) -> dict[str, list[Any]]:
     return blocks
 
 
-class _Told:
-    """Requests as the index has them."""
-
-    def __init__(self, database: sqlite3.Connection, life: int) -> None:
-        self._database, self._life = database, life
-
-    def rows(self, plan: StepPlanned) -> Iterator[dict[str, Any]]:
-        new_blocks: dict[int, list[int]] = {}
-        for request, block in plan.new_blocks:
-            new_blocks.setdefault(request, []).append(block)
-        sql = (
-            "SELECT kind FROM slices WHERE life = ? AND request = ? AND from_step <= ? AND to_step >= ? "
-            "AND kind IN ('prefill', 'decode') ORDER BY from_ns DESC LIMIT 1"
-        )
-        for request, start, count in plan.rows:
-            kind = self._database.execute(sql, (self._life, request, plan.step, plan.step)).fetchone()
-            yield {
-                "request": request,
-                "request_id": name_of_request(self._database, request),
-                "start": start,
-                "count": count,
-                "kind": kind[0] if kind else None,
-                "new_blocks": new_blocks.get(request, []),
-            }
+def _rows(
+    database: sqlite3.Connection, life: int, plan: StepPlanned, names: dict[int, str]
+) -> Iterator[dict[str, Any]]:
+    new_blocks: dict[int, list[int]] = {}
+    for request, block in plan.new_blocks:
+        new_blocks.setdefault(request, []).append(block)
+    numbers = ",".join(str(int(request)) for request, _start, _count in plan.rows)
+    found = database.execute(_KINDS.format(numbers=numbers), {"life": life, "step": plan.step})
+    kinds = dict(found)
+    for request, start, count in plan.rows:
+        if request not in names:
+            names[request] = name_of_request(database, request)
+        yield {
+            "request": request,
+            "request_id": names[request],
+            "start": start,
+            "count": count,
+            "kind": kinds.get(request),
+            "new_blocks": new_blocks.get(request, []),
+        }
 
 
 def _running(state: State) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,5 @@
 // What is drawn over the slices, asked for once per life: marks, arrows, and where the inspected step lies.
-import { askJson, embedded } from "./api.js";
+import { askJson } from "./api.js";
 import { stepAt, timesOf } from "./moments.js";
 import { state } from "./store.js";
 
@@ -35,5 +35,5 @@ async function endsInSteps(marks) {
 export async function spanOf(step, axis) {
   if (step === null) return null;
   if (axis === "step") return [step, step + 1];
-  return embedded ? null : timesOf(step).catch(() => null);
+  return timesOf(step).catch(() => null);
 }

@@ -1,9 +1,9 @@
 // The page begins here: the recording is asked for, the link restores the view, parts are drawn when something changes.
-// Read in this order: store.js (what is shown), link.js (… in the address), view.js (… on the screen), api.js and frames.js
+// Read in this order: store.js (what is shown), link.js (… in the address), view.js (… on the screen), api.js, embedded.js and frames.js
 // (questions and answers), tiles.js (kept, asked ahead), then the canvas: timeline.js, raster.js, rows.js, strips.js, series.js,
 // overlay.js, annotations.js, axis.js, lanes.js and patterns.js; beside.js (two recordings); input.js and moments.js (where clicks and keys lead), live.js (a growing
 // recording), take_away.js (SVG, PNG, links); ui/panel.js and the inspectors beside it. theme.js and format.js: looks.
-import { askJson, lookAt } from "./api.js";
+import { askJson, embedded, lookAt } from "./api.js";
 import { followPairs } from "./beside.js";
 import { listen } from "./input.js";
 import { followLink, parse } from "./link.js";
@@ -28,6 +28,7 @@ async function begin() {
   const recording = await firstAnswer();
   lookAt(asked.which ?? "");
   if (asked.beside && !recording.beside) asked.beside = 0;
+  if (embedded) Object.assign(asked, { filter: "", alive: 0 }); // a file holds the rows of all
   update({ recording, life: recording.lives[recording.lives.length - 1].life });
   update(asked);
   if (!recording.lives.some((one) => one.life === state.life)) update({ life: recording.lives[0].life });

@@ -1,6 +1,7 @@
 // Steps ⇄ times, rows of requests, and the moves that lead to something: every link in the page goes through here.
 import { askFrame, askJson, embedded, lookAt, post } from "./api.js";
 import { rowOfPair, shift } from "./beside.js";
+import { stepInFile } from "./file_search.js";
 import { slicesOf } from "./hits.js";
 import { bounds, life, state, update } from "./store.js";
 import { show, showAll, showRow } from "./view.js";
@@ -15,29 +16,31 @@ export async function showOther(which) {
 
 /** The step under way at `ns`, or the nearest before; null when none is known. */
 export async function stepAt(ns) {
-  const rows = await steps("planned_ns - opened_ns <= ? ORDER BY planned_ns DESC", BigInt(Math.round(ns - shift())));
-  return rows.length ? rows[0][0] : null;
+  const found = await stepBy("time", Math.round(ns - shift()));
+  return found ? found[0] : null;
 }
 
 /** [planned, completed] of a step, ns since the life's opening; null when it is not known. */
 export async function timesOf(step) {
-  const rows = await steps("step = ?", BigInt(Math.round(step)));
-  if (!rows.length) return null;
-  const [, planned, completed] = rows[0];
+  const found = await stepBy("step", Math.round(step));
+  if (!found) return null;
+  const [, planned, completed] = found;
   return [planned + shift(), (completed ?? planned) + shift()];
 }
 
-async function steps(where, value) {
-  const sql = `SELECT step, planned_ns - opened_ns, completed_ns - opened_ns FROM steps JOIN lives USING (life) WHERE life = ${state.life} AND ${where.replace("?", value)} LIMIT 1`;
-  return (await post("api/sql", { sql, limit: 1 })).rows;
+/** [step, planned, completed] by its number, or the last that was planned until a time. */
+async function stepBy(at, value) {
+  if (embedded) return stepInFile(state.life, at, value);
+  const where = at === "step" ? `step = ${BigInt(value)}` : `planned_ns - opened_ns <= ${BigInt(value)} ORDER BY planned_ns DESC`;
+  const sql = `SELECT step, planned_ns - opened_ns, completed_ns - opened_ns FROM steps JOIN lives USING (life) WHERE life = ${state.life} AND ${where} LIMIT 1`;
+  return (await post("api/sql", { sql, limit: 1 })).rows[0] ?? null;
 }
 
 /** The other axis over the same stretch. */
 export async function switchAxis() {
   const { from, to, axis } = state;
   const other = axis === "time" ? "step" : "time";
-  let range = null;
-  if (!embedded) range = axis === "time" ? await stepsOver(from, to) : await timesOver(from, to);
+  const range = axis === "time" ? await stepsOver(from, to) : await timesOver(from, to);
   update({ axis: other, area: null, marked: [] });
   if (range && range[1] > range[0]) show(...range);
   else showAll();
@@ -58,7 +61,7 @@ async function timesOver(from, to) {
 /** Open the step inspector; move only when the step lies outside of what is shown. */
 export async function goToStep(step, inLife = state.life) {
   update({ life: inLife, panel: "step", step });
-  const range = state.axis === "step" ? [step, step + 1] : embedded ? null : await timesOf(step).catch(() => null);
+  const range = state.axis === "step" ? [step, step + 1] : await timesOf(step).catch(() => null);
   if (range) bring(...range);
 }
 
@@ -118,7 +121,7 @@ export async function selectLife() {
 
 async function lifeOf(row) {
   if (state.axis === "time") return [row.arrival_ns, row.end_ns ?? bounds()[1]];
-  return (embedded ? null : await stepsOver(row.arrival_ns, row.end_ns ?? life().to_ns)) || bounds();
+  return (await stepsOver(row.arrival_ns, row.end_ns ?? life().to_ns)) || bounds();
 }
 
 /** Show the selected request's whole life; without one, everything. */

@@ -1,6 +1,7 @@
 """`--html`: one file with everything in it, that says what is not, and lets nothing out or in."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -13,10 +14,11 @@ from engine.clock import SystemClock
 from replay.__main__ import main
 from replay.viewer.embedding import Embedded
 from replay.viewer.framing import unframed
+from replay.viewer.packing import unpacked
 from replay.viewer.single_file import one_page, write_page
 from replay.viewer.viewed import Viewed
 from tests.replay.recorded_runs import mixed_load, record_run
-from tests.replay.viewer.asked import ask, ask_request, ask_step
+from tests.replay.viewer.asked import ask, ask_binary, ask_request, ask_step
 
 PAGE = {
     "index.html": '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="style.css">'
@@ -33,6 +35,14 @@ def data_of(text: str) -> dict[str, Any]:
     (data,) = re.findall(r'<script type="application/json" id="reprise-data">(.*?)</script>', text, re.DOTALL)
     values: dict[str, Any] = json.loads(data)
     return values
+
+
+def inspectors_in(data: dict[str, Any]) -> dict[str, Any]:
+    return {path: answer for pack in data["packs"] for path, answer in unpacked(pack).items()}
+
+
+def as_json(values: Any) -> Any:
+    return json.loads(json.dumps(values))
 
 
 def test_a_pages_modules_find_each_other_without_a_server() -> None:
@@ -84,10 +94,25 @@ def test_a_small_recording_is_in_its_file_whole_and_with_the_same_answers(small:
     assert len(written.left_out) == 1
     assert data["left_out"] == list(written.left_out)
     answers = data["answers"]
-    assert answers["api/step/1/7"][0]["json"] == ask_step(viewed, 7)
-    assert answers["api/request/1/3"][0]["json"] == ask_request(viewed, 3)
+    inspectors = inspectors_in(data)
+    with viewed.database() as database:
+        (num_steps,) = database.execute("SELECT count(*) FROM steps").fetchone()
+    assert len(inspectors) == 2 * num_steps + 6
+    for step in range(num_steps):
+        assert inspectors[f"api/step/1/{step}"] == as_json(ask_step(viewed, step))
+        header, arrays = unframed(inspectors[f"api/blocks/1/{step}"])
+        expected, expected_arrays = ask_binary(viewed, "blocks/{life}/{step}", life=1, step=step)
+        assert header == expected
+        assert {name: each.tolist() for name, each in arrays.items()} == {
+            name: each.tolist() for name, each in expected_arrays.items()
+        }
+    for number in range(6):
+        assert inspectors[f"api/request/1/{number}"] == as_json(ask_request(viewed, number))
     assert answers["api/marks"] == [{"query": {"life": 1}, "json": ask(viewed, "marks")}]
-    tiles = {tuple(it["query"].values()): unframed(base64.b64decode(it["base64"])) for it in answers["api/timeline"]}
+    tiles = {
+        tuple(it["query"].values()): unframed(gzip.decompress(base64.b64decode(it["gzip"])))
+        for it in answers["api/timeline"]
+    }
     assert len(tiles) == 8
     assert len(tiles[1, "time", "none"][0]["rows"]) == 6
     assert not answers["api/recording"][0]["json"]["contents"]["readable"]
@@ -98,9 +123,9 @@ def test_a_small_recording_is_in_its_file_whole_and_with_the_same_answers(small:
 def test_what_does_not_fit_is_left_out_and_that_is_said(
     viewed: Viewed, run: Path, index_folder: Path, tmp_path: Path
 ) -> None:
-    written = write_page(run, tmp_path / "page.html", index_folder, max_answer_bytes=200_000)
-    answers = data_of((tmp_path / "page.html").read_text("utf-8"))["answers"]
-    num_steps = sum(name.startswith("api/step/") for name in answers)
+    written = write_page(run, tmp_path / "page.html", index_folder, max_answer_bytes=90_000)
+    inspectors = inspectors_in(data_of((tmp_path / "page.html").read_text("utf-8")))
+    num_steps = sum(name.startswith("api/step/") for name in inspectors)
     with viewed.database() as database:
         (all_steps,) = database.execute("SELECT count(*) FROM steps").fetchone()
     assert num_steps < all_steps

@@ -1,5 +1,5 @@
 // Ask: search results, and SQL over the recording's index with saved questions. Cells lead into the timeline.
-import { askJson, path, post } from "../api.js";
+import { askJson, embedded, path, post } from "../api.js";
 import { duration, visible } from "../format.js";
 import { goToStep } from "../moments.js";
 import { Component, html } from "../preact.js";
@@ -71,8 +71,9 @@ function Schema() {
 function Found({ query }) {
   return html`<h3>Found for “${visible(query, 80)}”</h3>
     <${Loader} id=${query} load=${() => askJson("api/search", { q: query })}>${({ requests, steps, reasons, is_cut: isCut }) => html`
+      ${embedded ? html`<p class="faint">Among the rows and steps in this file; reasons are found in the recording itself.</p>` : null}
       ${requests.length + steps.length + reasons.length === 0 ? html`<p>Nothing: no request id, tenant, number, step or reason has it.</p>` : null}
-      ${requests.length ? html`<div class="buttons"><button type="button" id="only-found" onClick=${() => update({ filter: query, row: 0 })}>show only their rows</button></div>` : null}
+      ${requests.length && !embedded ? html`<div class="buttons"><button type="button" id="only-found" onClick=${() => update({ filter: query, row: 0 })}>show only their rows</button></div>` : null}
       ${requests.length ? html`<${Table} caption=${`Requests: ${requests.length}`} head=${["request", "number", "tenant", "arrived", "ended by"]} numeric=${[1]}
         rows=${requests.map((one) => [html`<${RequestLink} request=${one.number} id=${one.request_id} life=${one.life} />`, one.number, one.tenant, duration(one.arrival_ns), one.reason])} />` : null}
       ${steps.length ? html`<${Table} caption="Steps" head=${["step", "life", "at"]} rows=${steps.map((one) => [html`<${StepLink} step=${one.step} life=${one.life} />`, one.life, duration(one.now_ns)])} />` : null}

@@ -1,5 +1,5 @@
 // What is in view without a canvas: the rows as a table, the marks as a table, an area in figures, and the keys.
-import { askFrame, askJson } from "../api.js";
+import { askFrame, askJson, embedded } from "../api.js";
 import { duration, markWords, words } from "../format.js";
 import { SHAPES } from "../overlay.js";
 import { html } from "../preact.js";
@@ -14,10 +14,18 @@ const MAX_ROWS = 256;
 export function RowsPanel() {
   const { life, axis, group, filter, from, to } = state;
   const query = { life, axis, group, filter, from, to, width: 1, alive: 1, rows: `0,${MAX_ROWS}` };
-  return html`<${Loader} id=${JSON.stringify(query)} load=${() => askFrame("api/timeline", query)}>${({ header }) => html`
+  return html`<${Loader} id=${JSON.stringify(query)} load=${() => askFrame("api/timeline", query)}>${({ header: whole }) => inView(whole, (header) => html`
     <p>${header.num_rows} requests live in what is shown${header.num_rows > MAX_ROWS ? `; the first ${MAX_ROWS} are listed` : ""}.</p>
     <${Table} isTall caption="Requests in view" head=${["request", "number", "group", "tenant", "priority", "arrived", "ended", "by"]} numeric=${[1, 4]}
-      rows=${header.rows.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.request, one.group, one.tenant, one.priority, duration(one.arrival_ns), duration(one.end_ns), one.reason ?? "lives"])} />`}<//>`;
+      rows=${header.rows.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.request, one.group, one.tenant, one.priority, duration(one.arrival_ns), duration(one.end_ns), one.reason ?? "lives"])} />`)}<//>`;
+}
+
+/** A single file's tile holds everybody; on the axis of steps it does not know who lived when. */
+function inView(header, tell) {
+  if (!embedded) return tell(header);
+  if (state.axis === "step") return html`<p>Who lives in view is told on the axis of time.</p>`;
+  const rows = header.rows.filter((one) => one.arrival_ns <= state.to && (one.end_ns ?? Infinity) >= state.from);
+  return tell({ rows: rows.slice(0, MAX_ROWS), num_rows: rows.length });
 }
 
 export function MarksPanel() {

@@ -1,4 +1,5 @@
 // The bar on top: which life, what axis, how rows are grouped, search, what to take away; and the legend below.
+import { embedded } from "../api.js";
 import { setBeside } from "../beside.js";
 import { visible } from "../format.js";
 import { fitSelection, switchAxis } from "../moments.js";
@@ -26,7 +27,7 @@ export function Toolbar({ timeline }) {
     <label>axis <select id="axis" value=${state.axis} onChange=${() => switchAxis().catch((error) => update({ note: error.message }))}><option value="time">time</option><option value="step">steps</option></select></label>
     <label>rows by <select id="group" value=${state.group} onChange=${(event) => update({ group: event.currentTarget.value, row: 0 })}>${groups().map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select></label>
     ${recording.beside ? html`<label class="check"><input type="checkbox" id="beside" checked=${Boolean(state.beside)} onChange=${(event) => setBeside(event.currentTarget.checked)} /> A | B</label>` : null}
-    <label class="check"><input type="checkbox" disabled=${Boolean(state.beside)} checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only those in view</label>
+    <label class="check"><input type="checkbox" disabled=${Boolean(state.beside || embedded)} checked=${Boolean(state.alive)} onChange=${(event) => update({ alive: event.currentTarget.checked ? 1 : 0, row: 0 })} /> only those in view</label>
     ${recording.is_live ? html`<label class="check"><input type="checkbox" id="follow" checked=${state.follow} onChange=${(event) => update({ follow: event.currentTarget.checked })} /> follow</label>` : null}
     ${state.filter ? html`<button type="button" id="filter" title="show all rows again" onClick=${() => update({ filter: "", row: 0 })}>rows with “${visible(state.filter, 40)}” ×</button>` : null}
     <form role="search" onSubmit=${search}><input id="search" name="q" type="search" maxlength="1000" placeholder="search ( / )" aria-label="search requests, tenants, reasons, steps" defaultValue=${state.query} /></form>
