@@ -31,12 +31,16 @@ class TokenLogprob(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What is told at once: text, calls of functions, and the tokens that became complete with them."""
+    """What is told at once: text, calls of functions, and the tokens that became complete with them.
+
+    num_tokens   of the answer so far
+    """
 
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     calls: tuple[CallDelta, ...] = ()
+    num_tokens: int = 0
 
     @classmethod
     def joined(cls, deltas: Iterable["Delta"]) -> "Delta":
@@ -47,6 +51,7 @@ class Delta(NamedTuple):
             tuple([token_id for delta in parts for token_id in delta.token_ids]),
             tuple([entry for delta in parts for entry in delta.logprobs]),
             tuple([call for delta in parts for call in delta.calls]),
+            max([delta.num_tokens for delta in parts], default=0),
         )
 
 
@@ -56,6 +61,9 @@ class Answer:
     stop_strings       the engine ends the answer at the first of them; here it is only cut off the text
     min_tokens         stop strings are not looked at before so many tokens, as in the engine
     tells_each_token   a token whose text is held back is told at once, without text
+    hidden_ids         tokens that have no text
+    shows_special      control tokens have theirs
+    includes_stop      the stop string is a part of the text
     tool_format        name of the way in which it may call functions; "": it is all text
     """
 
@@ -68,14 +76,20 @@ class Answer:
         wants_logprobs: bool = False,
         tells_each_token: bool = False,
         follows_text: bool = False,
+        hidden_ids: tuple[int, ...] = (),
+        shows_special: bool = False,
+        includes_stop: bool = False,
         tool_format: str = "",
     ) -> None:
         self._text_model = text_model
         form = FORMATS.get(tool_format)
         marks = frozenset(control_ids(form, text_model.vocabulary).values()) if form else frozenset()
-        self._detokenizer = Detokenizer(text_model, shown_ids=marks, follows_text=follows_text)
+        self._detokenizer = Detokenizer(
+            text_model, skip_special_tokens=not shows_special, shown_ids=marks, follows_text=follows_text
+        )
+        self._hidden_ids = frozenset(hidden_ids)
         self._calls = CallReader(form) if form else None
-        self._finder = StopStringFinder(stop_strings)
+        self._finder = StopStringFinder(stop_strings, include_stop=includes_stop)
         self._min_tokens = min_tokens
         self._wants_logprobs = wants_logprobs
         self._tells_each_token = tells_each_token
@@ -102,7 +116,7 @@ class Answer:
         self._token_ids.append(output.token_id)
         if self._wants_logprobs:
             self._logprobs.append(self._token_logprob(output))
-        piece = self._detokenizer.push(output.token_id)
+        piece = "" if output.token_id in self._hidden_ids else self._detokenizer.push(output.token_id)
         self._num_chars += len(piece)
         shown = self._finder.push(piece, may_stop=self.num_tokens >= self._min_tokens)
         text, calls = self._calls.push(shown) if self._calls else (shown, [])
@@ -117,7 +131,7 @@ class Answer:
         return self._release(text + self._calls.finish(), calls)
 
     def _release(self, text: str, calls: list[CallDelta]) -> Delta:
-        delta = Delta(text, tuple(self._token_ids), tuple(self._logprobs), tuple(calls))
+        delta = Delta(text, tuple(self._token_ids), tuple(self._logprobs), tuple(calls), self.num_tokens)
         self._token_ids.clear()
         self._logprobs.clear()
         return delta

@@ -1,5 +1,6 @@
 """A question → how its answer is told: what its tokens become, and the bodies that carry it. It must not know HTTP."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from daemon.question import Question
@@ -16,12 +17,25 @@ def answer_settings(question: Question, text_model: TextModel) -> dict[str, Any]
         "min_tokens": question.sampling.min_tokens,
         "wants_logprobs": question.num_logprobs >= 0,
         "tells_each_token": question.return_token_ids,
-        "follows_text": not question.is_chat,
+        "follows_text": question.follows_text,
+        "hidden_ids": _hidden_ids(question, text_model),
+        "shows_special": question.shown.special,
+        "includes_stop": question.shown.stop,
         "tool_format": text_model.tool_format.name if question.tools else "",
     }
 
 
-def bodies_of(service: Service, question: Question, request_id: str) -> ResponseBodies:
+def _hidden_ids(question: Question, text_model: TextModel) -> tuple[int, ...]:
+    """Tokens that end the answer and are no part of its text."""
+    if question.shown.stop:
+        return ()
+    own = () if question.sampling.ignore_eos else text_model.eos_token_ids
+    return (*question.stop_token_ids, *(own if question.shown.special else ()))
+
+
+def bodies_of(
+    service: Service, question: Question, prompts: Sequence[tuple[int, ...]], request_id: str
+) -> ResponseBodies:
     """Those of /v1/completions and /v1/chat/completions."""
     return ResponseBodies(
         id=f"{'chatcmpl' if question.is_chat else 'cmpl'}-{request_id}",
@@ -33,6 +47,7 @@ def bodies_of(service: Service, question: Question, request_id: str) -> Response
         wants_logprobs=question.num_logprobs >= 0,
         return_token_ids=question.return_token_ids,
         echoes=_echoes(question, service.text_model),
+        prompt_counts=_prompt_counts(question, prompts),
     )
 
 
@@ -41,6 +56,12 @@ def responses_of(question: Question, bodies: ResponseBodies, request_id: str) ->
     if question.asked is None:
         return None
     return ResponsesBodies(request_id, bodies.created, bodies.model, bodies.system_fingerprint, question.asked)
+
+
+def _prompt_counts(question: Question, prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    if not (question.continuous_usage and question.include_usage):
+        return ()
+    return tuple([len(prompt) for prompt in prompts for _ in range(question.counts.num_told)])
 
 
 def _echoes(question: Question, text_model: TextModel) -> tuple[str, ...]:

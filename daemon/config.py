@@ -40,6 +40,9 @@ class DaemonConfig:
         values.names,
         "names clients may ask for; the first is the one answered; default: the model's",
     )
+    chat_template: str = _option(
+        "", "FILE.jinja", values.text, "chats become prompts by this template; default: the model's own, if it has one"
+    )
     host: str = _option("127.0.0.1", "ADDRESS", values.text, "address to listen on")
     port: int = _option(8000, "PORT", values.integer(0, 65_535), "port to listen on; 0 takes a free one")
     api_key: str = _option(
@@ -71,7 +74,14 @@ class DaemonConfig:
         None,
         "BYTES",
         values.optional_byte_size,
-        "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take",
+        "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take; on "
+        "a GPU what gpu-memory-utilization leaves",
+    )
+    gpu_memory_utilization: float = _option(
+        0.9,
+        "SHARE",
+        values.share,
+        "of a GPU's memory that may be used: weights, steps, and the rest for the KV pool where its size is not given",
     )
     swap_space: int = _option(
         0,

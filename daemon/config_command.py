@@ -13,6 +13,7 @@ from daemon.api_keys import ApiKeys
 from daemon.config_sources import SERVICE_FILE, Configured, config_path, nearest, read_configured, unknown_variables
 from daemon.config_view import as_text, config_table
 from engine.core.errors import EngineError
+from engine.text.template_file import read_chat_template
 
 
 def add_config(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,11 +49,12 @@ def _show(parsed: argparse.Namespace) -> int:
 
 
 def _read(given: str | None) -> Configured | None:
-    """None, and the faults are printed, where it cannot be used; the key file is read too."""
+    """None, and the faults are printed, where it cannot be used; key file and template are read too."""
     path = config_path(given, os.environ) or (str(SERVICE_FILE) if SERVICE_FILE.exists() else "")
     try:
         configured = read_configured({}, os.environ, path)
         ApiKeys.configured(configured.config.api_key, configured.config.api_key_file)
+        read_chat_template(configured.config.chat_template)
     except EngineError as error:
         print(error, file=sys.stderr)
         return None

@@ -56,7 +56,7 @@ class GenerationHandler:
         structure = question.tools.structure(service.text_model) if question.tools else question.structure
         if structure is not None:
             question = replace(question, grammar=await service.grammars.make(structure))
-        prompts = await service.encoder.encode(question)
+        prompts = await service.encoder.encode(question, service.engine.max_model_len)
         return await Turn(service, request, question, prompts, arrival_ns).answer()
 
     def _note_unknown_fields(self, question: Question) -> None:

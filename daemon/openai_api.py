@@ -10,11 +10,13 @@ from typing import Any
 
 from daemon import chat_messages, fields, responses_request
 from daemon.api_keys import MAX_PRIORITY
+from daemon.chat_rendering import read_rendering
 from daemon.choice_plan import read_counts
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
 from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
+from daemon.shown_text import read_shown_text
 from daemon.structure import read_structure
 from daemon.tools import read_tools
 from daemon.urgency import Urgency
@@ -57,7 +59,7 @@ def read_chat(body: Body, vocab_size: int) -> Question:
     if tools is not None and question.structure is not None:
         message = f"{question.structure.place} cannot be had with tools that may be called: leave one out, or give "
         raise bad_request(message + "tool_choice none", question.structure.field)
-    return replace(question, tools=tools)
+    return replace(question, tools=tools, rendering=read_rendering(body, messages))
 
 
 def read_response(body: Body, vocab_size: int) -> Question:
@@ -136,7 +138,8 @@ def _question(
         stop_token_ids=_stop_token_ids(body, vocab_size),
         logit_bias=fields.logit_bias(body, vocab_size, MAX_LOGIT_BIASES),
         stream=stream,
-        include_usage=_include_usage(body, stream),
+        include_usage=_stream_option(body, "include_usage", stream),
+        continuous_usage=_stream_option(body, "continuous_usage_stats", stream),
         return_token_ids=fields.boolean(body, "return_token_ids"),
         urgency=Urgency(
             None if body.get("priority") is None else fields.integer(body, "priority", 0, 0, MAX_PRIORITY),
@@ -148,6 +151,9 @@ def _question(
         unknown_fields=tuple([name for name in body if name not in KNOWN_FIELDS]),
         structure=read_structure(body),
         echo=not messages and fields.boolean(body, "echo"),
+        adds_special=fields.boolean(body, "add_special_tokens", True),
+        max_prompt_tokens=fields.integer(body, "truncate_prompt_tokens", 0, -1, MAX_OUTPUT_TOKENS),
+        shown=read_shown_text(body),
         counts=read_counts(body, max(1, len(prompts)), is_chat=bool(messages), stream=stream),
     )
 
@@ -173,7 +179,7 @@ def _max_output_tokens(body: Body, is_chat: bool) -> int | None:
     return given[0] if given else None  # the newer name wins, the older one is checked all the same
 
 
-def _include_usage(body: Body, stream: bool) -> bool:
+def _stream_option(body: Body, name: str, stream: bool) -> bool:
     options = body.get("stream_options")
     if options is None:
         return False
@@ -182,7 +188,7 @@ def _include_usage(body: Body, stream: bool) -> bool:
     if not stream:
         raise bad_request("stream_options may only be given when stream is true", "stream_options")
     try:
-        return fields.boolean(options, "include_usage")
+        return fields.boolean(options, name)
     except ApiError as error:
         raise bad_request(f"stream_options: {error.message}", "stream_options") from error
 
@@ -225,6 +231,7 @@ KNOWN_FIELDS = REFUSABLE_FIELDS | {
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),
     *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("logit_bias", "logprobs", "top_logprobs", "response_format", "structured_outputs"),
-    "parallel_tool_calls",
+    *("parallel_tool_calls", "reasoning_effort", "add_special_tokens", "truncate_prompt_tokens"),
+    *("skip_special_tokens", "include_stop_str_in_output"),
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 }

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from daemon.chat_messages import Message
+from daemon.chat_rendering import Rendering
 from daemon.errors import bad_request
 from daemon.question import Question
 from engine.clock import Clock
@@ -27,15 +28,19 @@ class PromptEncoder:
         self._clock = clock
         self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="tokenizer")
 
-    async def encode(self, question: Question) -> list[TokenIds]:
+    async def encode(self, question: Question, max_model_len: int) -> list[TokenIds]:
         """One list per choice. Raises ApiError 400 for an empty prompt and for what the chat template refuses."""
         if question.is_chat:
-            prompts = [await self.encode_chat(question.messages, tools=question.tools.told if question.tools else ())]
+            tools = question.tools.told if question.tools else ()
+            prompts = [await self.encode_chat(question.messages, question.rendering, tools)]
         else:
-            prompts = [await self._encode_prompt(prompt) for prompt in question.prompts]
+            prompts = [await self._encode_prompt(prompt, question.adds_special) for prompt in question.prompts]
         if not all(prompts):
             raise bad_request("prompt is empty: give at least one token", "prompt")
-        return prompts
+        max_tokens = question.max_prompt_tokens
+        if max_tokens < 0:
+            max_tokens = max(1, max_model_len - (question.max_output_tokens or 1))
+        return [prompt[-max_tokens:] for prompt in prompts] if max_tokens else prompts
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -45,27 +50,30 @@ class PromptEncoder:
         return await self._run(len(text), lambda: self._encode_text(text, param, add_special=add_special))
 
     async def encode_chat(
-        self, messages: Sequence[Message], add_generation_prompt: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+        self, messages: Sequence[Message], rendering: Rendering, tools: Sequence[Mapping[str, Any]] = ()
     ) -> TokenIds:
         """The prompt that the model's template makes of a chat. Raises ApiError 400."""
         num_chars = sum(len(message["content"]) for message in messages)
-        if tools or any("tool_calls" in message for message in messages):
+        if tools or rendering.variables or any("tool_calls" in message for message in messages):
             num_chars = INLINE_CHARS + 1  # how long they become is the template's
-        return await self._run(num_chars, lambda: self._encode_chat(messages, add_generation_prompt, tools))
+        return await self._run(num_chars, lambda: self._encode_chat(messages, rendering, tools))
 
-    async def _encode_prompt(self, prompt: str | TokenIds) -> TokenIds:
+    async def _encode_prompt(self, prompt: str | TokenIds, adds_special: bool) -> TokenIds:
         if not isinstance(prompt, str):
             return prompt
-        return await self.encode_text(prompt, "prompt", add_special=True)
+        return await self.encode_text(prompt, "prompt", adds_special)
 
     def _encode_chat(
-        self, messages: Sequence[Message], add_generation_prompt: bool, tools: Sequence[Mapping[str, Any]]
+        self, messages: Sequence[Message], rendering: Rendering, tools: Sequence[Mapping[str, Any]]
     ) -> TokenIds:
         try:
-            text = self._text_model.render_chat(messages, add_generation_prompt, self._clock.wall_ns(), tools)
+            text = self._text_model.render_chat(
+                *(messages, rendering.adds_prompt, self._clock.wall_ns(), tools, rendering.variables),
+                goes_on=rendering.goes_on,
+            )
         except ChatTemplateError as error:
             raise bad_request(str(error), "messages") from error
-        return self._encode_text(text, "messages", add_special=False)
+        return self._encode_text(text, "messages", add_special=rendering.adds_special)
 
     def _encode_text(self, text: str, param: str, *, add_special: bool) -> TokenIds:
         try:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from daemon.chat_rendering import PLAIN, Rendering
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
 from daemon.responses_request import Asked
+from daemon.shown_text import TEXT_ALONE, ShownText
 from daemon.structure import Structure
 from daemon.tools import ToolUse
 from daemon.urgency import Urgency
@@ -28,6 +30,11 @@ class Question:
     asked              of /v1/responses: what its answer says again
     echo               the answer begins with the prompt's text
     counts             how many choices each prompt has
+    rendering          of a chat
+    adds_special       the tokens that the model wants around a text are put around a completion's prompt
+    max_prompt_tokens  of a longer prompt only the last so many count; 0: all, -1: as many as leave room
+    shown              what of the answer's tokens becomes text
+    continuous_usage   each chunk of a stream tells the usage so far
     unknown_fields     names of fields that were not looked at
     """
 
@@ -53,6 +60,16 @@ class Question:
     tools: ToolUse | None = None
     asked: Asked | None = None
     counts: ChoiceCounts = ONE_CHOICE
+    rendering: Rendering = PLAIN
+    adds_special: bool = True
+    max_prompt_tokens: int = 0
+    shown: ShownText = TEXT_ALONE
+    continuous_usage: bool = False
+
+    @property
+    def follows_text(self) -> bool:
+        """The answer goes on within a text, whose blank before it counts."""
+        return not self.is_chat or self.rendering.goes_on
 
     @property
     def num_logprobs(self) -> int:

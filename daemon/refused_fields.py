@@ -14,18 +14,16 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "tools": ([],),
     "tool_choice": ("none",),
+    "echo": (False,),
     "functions": ([],),
     "function_call": ("none",),
     "modalities": (["text"],),
+    "spaces_between_special_tokens": (True,),
     "use_beam_search": (False,),
     "length_penalty": (1, 1.0),
     "allowed_token_ids": (),
     "bad_words": ([],),
     "prompt_logprobs": (),
-    "truncate_prompt_tokens": (),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "add_special_tokens": (),
     "continue_final_message": (False,),
     "add_generation_prompt": (True,),
     "chat_template": (),
@@ -33,7 +31,8 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "documents": ([],),
 }
 REFUSABLE_FIELDS = frozenset(_HARMLESS)
-_OF_COMPLETIONS, _OF_CHATS = ("best_of",), ("tools", "tool_choice")  # read there
+_OF_COMPLETIONS = ("best_of", "echo")  # read there
+_OF_CHATS = ("tools", "tool_choice", "continue_final_message", "add_generation_prompt", "chat_template_kwargs")
 
 
 def refuse_unsupported(body: Body, *, is_chat: bool) -> None:

@@ -30,6 +30,7 @@ class ResponseBodies:
     include_usage       a stream was asked to end with a usage chunk
     wants_logprobs      choices carry log-probabilities
     return_token_ids    choices carry token ids, an extra beyond the API
+    prompt_counts       per choice, tokens of its prompt, where each chunk tells the usage so far; empty elsewhere
     echoes              per choice, what its text begins with; empty where nothing is repeated
     """
 
@@ -42,6 +43,7 @@ class ResponseBodies:
     wants_logprobs: bool = False
     return_token_ids: bool = False
     echoes: Sequence[str] = ()
+    prompt_counts: Sequence[int] = ()
 
     def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
         """The answer to a call that does not stream: per choice, all of it and its finish reason."""
@@ -56,10 +58,10 @@ class ResponseBodies:
         """What a stream begins with: in a chat, who speaks; in a completion, the prompts where they are repeated."""
         if not self.is_chat:
             echoes = enumerate(self.echoes)
-            return [self._chunk([self._completion_choice(index, Delta(text), None)]) for index, text in echoes]
+            return [self._chunk([self._completion_choice(index, Delta(text), None)], index) for index, text in echoes]
         opening = {"role": "assistant", "content": ""}
         choices = [self._chat_chunk_choice(index, opening, Delta(), None) for index in range(num_choices)]
-        return [self._chunk([choice]) for choice in choices]
+        return [self._chunk([choice], index) for index, choice in enumerate(choices)]
 
     @property
     def numbers_events(self) -> bool:
@@ -80,8 +82,10 @@ class ResponseBodies:
         """One delta of one choice; the last one carries the finish reason."""
         if self.is_chat:
             content = self._content(index, delta)
-            return self._chunk([self._chat_chunk_choice(index, content, delta, finish_reason)])
-        return self._chunk([self._completion_choice(index, delta, finish_reason)])
+            choice = self._chat_chunk_choice(index, content, delta, finish_reason)
+        else:
+            choice = self._completion_choice(index, delta, finish_reason)
+        return self._chunk([choice], index, delta.num_tokens)
 
     def usage_chunk(self, usage: Json) -> Json:
         return {**self._chunk([]), "usage": usage}
@@ -95,9 +99,11 @@ class ResponseBodies:
             "system_fingerprint": self.system_fingerprint,
         }
 
-    def _chunk(self, choices: list[Json]) -> Json:
+    def _chunk(self, choices: list[Json], index: int = 0, num_tokens: int = 0) -> Json:
         body = {**self._head("chat.completion.chunk" if self.is_chat else "text_completion"), "choices": choices}
-        if self.include_usage:
+        if self.prompt_counts:
+            body["usage"] = token_counts(self.prompt_counts[index], num_tokens)
+        elif self.include_usage:
             body["usage"] = None
         return body
 
@@ -167,11 +173,18 @@ def usage(finished: Sequence[RequestFinished], num_per_prompt: int = 1) -> Json:
     firsts = finished[::num_per_prompt]
     num_prompt_tokens = sum(request.num_prompt_tokens for request in firsts)
     num_output_tokens = sum(request.num_output_tokens for request in finished)
+    num_cached_tokens = sum(request.num_cached_tokens for request in firsts)
+    return {
+        **token_counts(num_prompt_tokens, num_output_tokens),
+        "prompt_tokens_details": {"cached_tokens": num_cached_tokens},
+    }
+
+
+def token_counts(num_prompt_tokens: int, num_output_tokens: int) -> Json:
     return {
         "prompt_tokens": num_prompt_tokens,
         "completion_tokens": num_output_tokens,
         "total_tokens": num_prompt_tokens + num_output_tokens,
-        "prompt_tokens_details": {"cached_tokens": sum(request.num_cached_tokens for request in firsts)},
     }
 
 

@@ -5,9 +5,10 @@ Once that is loaded it listens, so that probes have an answer while the model lo
 
 import asyncio
 import contextlib
+import hashlib
 import os
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import socket
 from types import ModuleType
@@ -34,6 +35,7 @@ from daemon.telemetry.open_telemetry import start_open_telemetry
 from engine.clock import Clock, SystemClock
 from engine.core.errors import EngineError
 from engine.text.model_source import ModelSource
+from engine.text.template_file import read_chat_template
 from engine.text.text_model import load_text_model
 
 if TYPE_CHECKING:
@@ -64,8 +66,13 @@ async def serve(
     config = configured.config
     signals = Signals()
     notices, inherited = Notices.taken_from(environment), take_sockets(environment)
+    chat_template = read_chat_template(config.chat_template)
     run_directory = make_run_directory(config, environment, clock)
-    service = Service(config, config.engine_config(str(run_directory or "")), source, clock)
+    engine_config = config.engine_config(str(run_directory or ""))
+    if chat_template:
+        digest = hashlib.sha256(chat_template.encode()).hexdigest()
+        engine_config = replace(engine_config, chat_template_sha256=digest)
+    service = Service(config, engine_config, source, clock)
     service.configured = configured
     sending = start_open_telemetry(service, run_directory.name if run_directory else "", environment)
     _take_over_streams(service, config, environment)
@@ -81,7 +88,8 @@ async def serve(
         telling = asyncio.create_task(life.run(), name="notices")
         try:
             log.info("recording", directory=str(run_directory) if run_directory else "none")
-            return await _run(service, calls, signals, source, supervising, life)
+            loading = _load_text(service, source, chat_template)
+            return await _run(service, calls, signals, loading, supervising, life)
         finally:
             telling.cancel()
             if running is not None:
@@ -154,12 +162,12 @@ async def _run(
     service: Service,
     calls: CallCounter,
     signals: Signals,
-    source: ModelSource,
+    load_text: Coroutine[Any, Any, None],
     supervising: "asyncio.Task[None]",
     life: ServiceLife,
 ) -> int:
     """Until a signal has drained everything, or the engine cannot be kept alive."""
-    loading = asyncio.create_task(_load_text(service, source), name="tokenizer")
+    loading = asyncio.create_task(load_text, name="tokenizer")
     waiting = asyncio.create_task(signals.first.wait(), name="signal")
     tasks: list[asyncio.Task[Any]] = [supervising, loading, waiting]
     tidying: asyncio.Task[None] | None = None
@@ -186,5 +194,5 @@ async def _run(
         await asyncio.gather(loading, waiting, return_exceptions=True)
 
 
-async def _load_text(service: Service, source: ModelSource) -> None:
-    service.use_text_model(await asyncio.to_thread(load_text_model, source))
+async def _load_text(service: Service, source: ModelSource, chat_template: str) -> None:
+    service.use_text_model(await asyncio.to_thread(load_text_model, source, chat_template=chat_template))

@@ -5,6 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from daemon import chat_messages, fields, openai_api
+from daemon.chat_rendering import read_rendering
 from daemon.errors import bad_request
 from daemon.fields import Body
 from daemon.request_body import read_object
@@ -50,8 +51,8 @@ class TokenizationHandler:
         encoder = self._service.encoder
         if body.get("messages") is not None:
             messages, tools = chat_messages.read_messages(body), read_tools(body)
-            adds_prompt = fields.boolean(body, "add_generation_prompt", True)
-            return await encoder.encode_chat(messages, adds_prompt, tools.told if tools else ())
+            rendering = read_rendering(body, messages)
+            return await encoder.encode_chat(messages, rendering, tools.told if tools else ())
         if body.get("prompt") is None:
             raise bad_request("give a prompt, or the messages of a chat", "prompt")
         prompt = fields.text(body, "prompt", "", MAX_TEXT_CHARS)

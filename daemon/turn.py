@@ -59,7 +59,7 @@ class Turn:
         self._settings = answer_settings(question, service.text_model)
         answers = [Answer(service.text_model, **self._settings) for _ in self._asks]
         self._choices = Choices(answers, service.engine.lost_error, self._request_id, question.counts)
-        self._bodies = bodies_of(service, question, self._request_id)
+        self._bodies = bodies_of(service, question, prompts, self._request_id)
         self._responses = responses_of(question, self._bodies, self._request_id)
 
     async def answer(self) -> web.StreamResponse:
@@ -119,7 +119,7 @@ class Turn:
             question.stop_token_ids,
             question.logit_bias,
             question.stop_strings,
-            follows_text=not question.is_chat,
+            follows_text=question.follows_text,
             grammar=question.grammar,
         )
         call.ask(

@@ -21,7 +21,9 @@ class EngineConfig:
     dtype                  of keys and values: "auto", "float32" (not cuda), "bfloat16" (cuda, cpu), "float8" (cuda)
     backend                "auto", "cuda", "cpu" or "reference"
     num_kv_blocks          blocks in the pool; 0 derives it from kv_cache_memory_bytes
-    kv_cache_memory_bytes  used when num_kv_blocks is 0; 0 takes what `default_kv_bytes` says of the model
+    kv_cache_memory_bytes  used when num_kv_blocks is 0; 0 takes what `default_kv_bytes` says of the model, and on a
+                           device what `gpu_memory_utilization` leaves
+    gpu_memory_utilization share of a device's memory that may be used, over all
     swap_space_bytes       memory of the host pool that preempted requests may be swapped to; 0: all are recomputed
     max_model_len          0 takes the model's context length, bounded by what the pool holds
     num_threads            threads of the kernels; 0 takes the cores this process may use
@@ -38,6 +40,7 @@ class EngineConfig:
     audit_rate             share of the requests that are computed again, alone, while the engine is idle; 0: none
     slo_ttft_ms, slo_itl_ms
                            a request whose first token, or whose next one, takes longer pins its segment; 0: none does
+    chat_template_sha256   hex digest of the template by which the daemon renders chats; "": it is the model's own
 
     The others are fields of `Limits`, described there.
     """
@@ -89,6 +92,8 @@ class EngineConfig:
     audit_rate: float = 0.0
     slo_ttft_ms: int = 0
     slo_itl_ms: int = 0
+    chat_template_sha256: str = ""
+    gpu_memory_utilization: float = 0.9
 
     def given_limits(self) -> dict[str, Any]:
         """The fields that are limits as they stand; the pool's size and the longest context are derived elsewhere."""
