@@ -4,7 +4,7 @@ Read in this order: `launch.py` (where tensors live, how a kernel is started, wh
 `interpreter.py` (triton's interpreter, corrected); then the operations in the order of a layer: `embedding.py`,
 `rms_norm.py`, `rotary_kv.py` (with `kv_number.py`: how a number lies in KV memory), `attention_plan.py` (which keys
 each query reads, and which program does it), `attention.py` (with `attention_split.py`, its arithmetic, and
-`attention_merge.py`), `silu_mul.py`. KV memory beside a step: `block_digest.py`, `block_copy.py` (within the device,
+`attention_merge.py`; `attention_tuning.py`: which tiles), `silu_mul.py`. KV memory beside a step: `block_digest.py`, `block_copy.py` (within the device,
 and to the host and back), `slots.py`; `kv_memory.py` (all of it, as the interface asks for it).
 
 Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides the order of a sum, and what its

@@ -3,6 +3,8 @@
     keys of a sequence   |  split 0: 0 … 255  |  split 1: 256 … 511  |  …       ascending, merged in this order
     queries              |0 … 7|8 … 15|16 …    groups by position: a query's place in its tile is fixed
 
+A sequence with many rows is taken in wide groups, twice as long, which are items of a launch of their own.
+
 An item is work for one program and one kv head: a group of queries and a run of its splits. Either it holds all of the
 group's splits and gives the result, or it holds one and gives a partial result; a merge then takes a row's partial
 results in ascending order. Which of the two follows from how busy the device would be, and changes no bit: an item
@@ -24,6 +26,7 @@ from kernels.cuda.launch import power_of_two
 
 SPLIT_KEYS = 256
 TILE_ROWS = 16  # query rows of a program: mma.sync is the tensor cores' instruction for them on every architecture
+WIDE_ROWS = 32  # of one for a prefill: the same instruction twice
 ITEM_FIELDS = 8
 MERGE_FIELDS = 4
 
@@ -43,10 +46,9 @@ class AttentionShape(NamedTuple):
         """Query heads of a kv head, as a tile holds them."""
         return power_of_two(self.num_heads // self.num_kv_heads)
 
-    @property
-    def group(self) -> int:
+    def group(self, rows: int = TILE_ROWS) -> int:
         """Queries of a group: a power of two, so that a group lies within one split."""
-        return max(1, TILE_ROWS // self.heads_tile)
+        return max(1, rows // self.heads_tile)
 
 
 class Sharing(NamedTuple):
@@ -63,9 +65,10 @@ class Sharing(NamedTuple):
 class PlanArrays(NamedTuple):
     """All int32, C-contiguous.
 
-    counts         [2]: items, merges
-    items          [items, 8]: sequence, position of the group's first query, its row (may lie before the step's first),
-                   first and end of the real queries within the group, first and end split, first partial result or -1
+    counts         [3]: items, merges, wide items
+    items          [items, 8], the wide ones last: sequence, position of the group's first query, its row (may lie
+                   before the step's first), first and end of the real queries within the group, first and end split,
+                   first partial result or -1
     merges         [merges, 4]: row, its first partial result, the step from one to the next, their number
     block_tables   [sequences, max blocks], as the batch has them
     """
@@ -76,9 +79,16 @@ class PlanArrays(NamedTuple):
     block_tables: Int32
 
 
-def plan_of(batch: StepBatch, shape: AttentionShape, sharing: Sharing) -> PlanArrays:
-    """The plan of one step; its padding rows, if any, are no part of it."""
-    groups = _groups(batch, shape.group)
+def plan_of(batch: StepBatch, shape: AttentionShape, sharing: Sharing, *, has_wide: bool = False) -> PlanArrays:
+    """The plan of one step; its padding rows, if any, are no part of it.
+
+    has_wide   sequences with the rows of a wide group or more are taken in wide groups; it changes no bit
+    """
+    wide = shape.group(WIDE_ROWS)
+    is_wide = (np.diff(batch.query_starts) >= wide) & has_wide & (wide > shape.group())
+    narrow_groups, wide_groups = _groups(batch, shape.group(), ~is_wide), _groups(batch, wide, is_wide)
+    groups = np.concatenate((narrow_groups, wide_groups))
+    of_wide = np.arange(len(groups)) >= len(narrow_groups)
     is_spread, first_partial = _shared_out(groups, shape, sharing)
     whole, spread = groups[~is_spread], groups[is_spread]
     num_splits = spread[:, 6]
@@ -87,19 +97,21 @@ def plan_of(batch: StepBatch, shape: AttentionShape, sharing: Sharing) -> PlanAr
     pieces = np.repeat(spread, num_splits, axis=0)
     pieces[:, 5], pieces[:, 6], pieces[:, 7] = split, split + 1, partial
     items = np.concatenate((whole, pieces))
-    items = items[np.argsort(items[:, 5] - items[:, 6], kind="stable")]  # the longest first: they end last
+    of_wide = np.concatenate((of_wide[~is_spread], np.repeat(of_wide[is_spread], num_splits)))
+    items = items[np.lexsort((items[:, 5] - items[:, 6], of_wide))]  # the longest first: they end last
     merges = _merges(spread, first_partial)
-    counts = np.array((len(items), len(merges)), dtype=np.int32)
+    num_wide = int(of_wide.sum())
+    counts = np.array((len(items) - num_wide, len(merges), num_wide), dtype=np.int32)
     tables = np.ascontiguousarray(batch.block_tables, dtype=np.int32)
     return PlanArrays(counts, items.astype(np.int32), merges.astype(np.int32), tables)
 
 
-def _groups(batch: StepBatch, group: int) -> NDArray[np.int64]:
-    """All groups, each as an item that holds all of its splits: [groups, 8]."""
+def _groups(batch: StepBatch, group: int, is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """All groups of the sequences wanted, each as an item that holds all of its splits: [groups, 8]."""
     counts = np.diff(batch.query_starts)
     ends = batch.context_lengths
     begins = ends - counts
-    of_sequence = -(-ends // group) - begins // group
+    of_sequence = np.where(is_wanted, -(-ends // group) - begins // group, 0)
     sequence = np.repeat(np.arange(len(ends)), of_sequence)
     first = (begins // group)[sequence] * group + _counting(of_sequence) * group
     row = batch.query_starts[:-1][sequence] + first - begins[sequence]
@@ -147,6 +159,7 @@ class Plan:
     """A plan on the device, in memory of fixed size and place, so that a captured graph finds the next plan there.
 
     num_programs                          to start, whatever the plan holds: the work is dealt out among them
+    has_wide                              a launch for wide items is made, whatever the plan holds
     counts, items, merges, block_tables   as in PlanArrays, with room for the largest step
     mixed                                 float32 [max partials, heads, head dim]: partial results
     highest, totals                       float32 [max partials, heads]: their maxima and sums
@@ -160,6 +173,7 @@ class Plan:
     mixed: torch.Tensor
     highest: torch.Tensor
     totals: torch.Tensor
+    has_wide: bool = False
 
     @classmethod
     def room(
@@ -170,6 +184,7 @@ class Plan:
         max_rows: int,
         max_sequences: int,
         max_blocks: int,
+        has_wide: bool = False,
         device: torch.device | str,
     ) -> "Plan":
         """Room for steps of `max_rows` rows in `max_sequences` sequences of at most `max_blocks` blocks."""
@@ -180,13 +195,14 @@ class Plan:
 
         return cls(
             num_programs=sharing.num_programs,
-            counts=integers(2),
+            counts=integers(3),
             items=integers(max_rows + partials, ITEM_FIELDS),
             merges=integers(partials, MERGE_FIELDS),
             block_tables=integers(max_sequences, max_blocks),
             mixed=torch.zeros(partials, shape.num_heads, shape.head_dim, device=device),
             highest=torch.zeros(partials, shape.num_heads, device=device),
             totals=torch.zeros(partials, shape.num_heads, device=device),
+            has_wide=has_wide,
         )
 
     def put(self, arrays: PlanArrays) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from kernels.backend import CannotLoad, KVMemory, KVPair, LinearProbe, StepBatch, StepOutput
+from kernels.cuda.attention_tuning import WideTiles, wide_tiles
 from kernels.cuda.autotune import NotInvariant
 from kernels.cuda.decoder_weights import to_device
 from kernels.cuda.device_memory import kv_budget
@@ -66,12 +67,21 @@ class CudaBackend(DeviceKV):
             weights = to_device(parameters, max_positions, self._device)
             self._weights, self._bits, notice = tuned(weights, self._device, self._folder)
             self.notices += [notice] if notice else []
-            self._preparations = Preparations(self.shape, self._device)
+            self._wide_tiles = self._tuned_attention()
+            self._preparations = Preparations(self.shape, self._device, has_wide_tiles=self._wide_tiles.are_used)
         except torch.OutOfMemoryError as error:
             raise MemoryError(f"the model does not fit the GPU's memory: {error}") from error
         except NotInvariant as error:
             raise CannotLoad(str(error)) from error
         self._steps = DeviceSteps(self._weights, self.shape, self._preparations, self._device)
+
+    def _tuned_attention(self) -> WideTiles:
+        """The interpreter has nothing to measure: there wide tiles are used."""
+        if INTERPRETED:
+            return WideTiles(are_used=True, are_equal=True, bits="interpreted")
+        shape = self.shape
+        windows = (0, shape.window) if shape.window else (0,)
+        return wide_tiles(shape.num_heads, shape.num_kv_heads, shape.head_dim, self._kind, windows, self._device)
 
     def kv_budget(self, utilization: float, largest: LargestStep) -> KVBudget | None:
         try:
@@ -109,7 +119,8 @@ class CudaBackend(DeviceKV):
     # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def numerics(self) -> dict[str, str]:
-        own = {"backend": self.name, "dtype": self.dtype, "bits_of_products": self._bits}
+        bits = {"bits_of_products": self._bits, "bits_of_attention": self._wide_tiles.bits}
+        own = {"backend": self.name, "dtype": self.dtype, **bits}
         return {**own, **numerics(self._device, self.matrices())}
 
     def linear_probes(self) -> list[LinearProbe]:

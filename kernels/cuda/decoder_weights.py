@@ -93,7 +93,7 @@ def to_device(parameters: DecoderParameters, max_positions: int, device: torch.d
     )
 
 
-def _tables(inverse_frequencies: Sequence[float], max_positions: int, device: torch.device) -> Tables:
+def _tables(inverse_frequencies: tuple[float, ...], max_positions: int, device: torch.device) -> Tables:
     return Tables(*(_on(device, table) for table in rotary_tables(inverse_frequencies, max_positions)))
 
 

@@ -17,14 +17,9 @@ from kernels.cuda.weights import Weight
 _DECIDE_NO_BIT = (
     *("__init__.py", "backend.py", "block_copy.py", "block_digest.py", "graphs.py", "numerics.py", "prepared.py"),
     *("device_memory.py", "probes.py", "running.py"),
-    *(
-        "kv_memory.py",
-        "slots.py",
-        "staging.py",
-        "watching.py",
-        "workspace.py",
-    ),  # bring numbers to and fro, and tell of them
-    *("autotune.py", "device_bench.py", "tile_cache.py", "tuned_weights.py", "tuning.py"),  # choose among equal bits
+    *("kv_memory.py", "slots.py", "staging.py", "watching.py", "workspace.py"),  # bring numbers to and fro
+    *("attention_tuning.py", "autotune.py", "device_bench.py", "tile_cache.py"),  # choose among equal bits
+    *("tuned_weights.py", "tuning.py"),
     *("interpreter.py", "linear_variants.py"),
 )
 _SHARED = ("philox.py", "reference_sampling.py", "rotary.py", "stored_tensor.py")

@@ -27,7 +27,7 @@ FIRST_OF_DRAWS = "values"
 _OF_STEP = ("normed", "best", "highest", "log_sum")
 LEAST_BLOCKS = 16  # of a block table
 MOST_PREPARED = 96  # sizes kept; whatever was used longest ago goes
-_PROGRAMS_A_MULTIPROCESSOR = 4  # of attention: as many as its registers allow at once
+_PROGRAMS_A_MULTIPROCESSOR = 3  # of attention: as many as its registers allow at once
 _MAX_PARTIALS = 32 if INTERPRETED else 2048  # 33 MB for 32 heads of 128
 
 
@@ -59,8 +59,9 @@ class Prepared:
 class Preparations:
     """A backend's prepared steps. Raises torch.OutOfMemoryError, as its methods do."""
 
-    def __init__(self, shape: DecoderShape, device: torch.device) -> None:
+    def __init__(self, shape: DecoderShape, device: torch.device, *, has_wide_tiles: bool = False) -> None:
         self._shape = shape
+        self._has_wide_tiles = has_wide_tiles  # attention's, for prefill
         self._device = device
         self._pool = new_graph_pool()
         self._kept: OrderedDict[Size, Prepared] = OrderedDict()
@@ -87,8 +88,12 @@ class Preparations:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(size)
         prepared.arriving.wait()
-        self._fill(prepared.arriving.host, batch, block_size, spare_block)
+        self._fill(prepared.arriving.host, batch, block_size, spare_block, has_wide=self._has_wide(size))
         return prepared
+
+    def _has_wide(self, size: Size) -> bool:
+        """A step of decodes alone has as many rows as sequences, and no launch for wide tiles."""
+        return self._has_wide_tiles and size.num_rows > size.num_sequences
 
     def _prepare(self, size: Size) -> Prepared:
         arriving = Staging(_arriving(size), self._device)
@@ -103,6 +108,7 @@ class Preparations:
             self._mixed,
             self._highest,
             self._totals,
+            self._has_wide(size),
         )
         inputs = StepInputs(here["token_ids"], here["positions"], here["slots"], here["logit_rows"], plan)
         self._grow(size.num_rows, size.num_logits)
@@ -130,10 +136,12 @@ class Preparations:
             self._residual = torch.zeros(num_logits, self._shape.hidden_size, device=self._device)
             self._delta = torch.zeros_like(self._residual)
 
-    def _fill(self, host: dict[str, NDArray[Any]], batch: StepBatch, block_size: int, spare_block: int) -> None:
+    def _fill(
+        self, host: dict[str, NDArray[Any]], batch: StepBatch, block_size: int, spare_block: int, *, has_wide: bool
+    ) -> None:
         """Padding rows are token 0 at position 0, and write to the spare block, which nothing reads."""
         shape = AttentionShape(self._shape.num_heads, self._shape.num_kv_heads, self._shape.head_dim, block_size)
-        plan = plan_of(batch, shape, self._sharing)
+        plan = plan_of(batch, shape, self._sharing, has_wide=has_wide)
         for name, numbers, padding in (
             ("token_ids", batch.token_ids, 0),
             ("positions", batch.positions, 0),
@@ -167,7 +175,7 @@ def _arriving(size: Size) -> Kinds:
         "fresh_blocks": ((size.num_rows,), torch.int64),
         "token_ids": ((size.num_rows,), torch.int32),
         "positions": ((size.num_rows,), torch.int32),
-        "counts": ((2,), torch.int32),
+        "counts": ((3,), torch.int32),
         "items": ((size.num_rows + _MAX_PARTIALS, ITEM_FIELDS), torch.int32),
         "merges": ((_MAX_PARTIALS, MERGE_FIELDS), torch.int32),
         "block_tables": ((size.num_sequences, size.num_blocks), torch.int32),

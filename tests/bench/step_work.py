@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.cuda import attention_plan
-from kernels.cuda.attention_plan import SPLIT_KEYS, AttentionShape
+from kernels.cuda.attention_plan import SPLIT_KEYS, TILE_ROWS, WIDE_ROWS, AttentionShape
 from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights, Tables
 from kernels.cuda.device_bench import fixed_planes
 from kernels.cuda.planes import LAYOUTS
@@ -161,7 +161,8 @@ def _step(shape: DecoderShape, weights: DecoderWeights, load: Load) -> Callable[
 
 def _programs(shape: DecoderShape, load: Load) -> int:
     """Pieces of attention's work: each group of queries, kv head and split of keys."""
-    group = AttentionShape(shape.num_heads, shape.num_kv_heads, shape.head_dim, _BLOCK_SIZE).group
+    rows = WIDE_ROWS if load.rows_each > 1 else TILE_ROWS
+    group = AttentionShape(shape.num_heads, shape.num_kv_heads, shape.head_dim, _BLOCK_SIZE).group(rows)
     groups = load.num_sequences * -(-load.rows_each // group)
     return groups * shape.num_kv_heads * -(-load.context // SPLIT_KEYS)
 

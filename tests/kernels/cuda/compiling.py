@@ -41,6 +41,7 @@ class Compiled:
     shared      bytes of each program
     spilled     bytes of stack or local memory of each thread: registers that did not fit
     products    which of the tensor cores' instructions it is made of: their bits must not be taken for equal
+    layouts     of their tiles: the instruction's shape, and how warps are spread, in the compiler's words
     atomics     instructions that add numbers into memory in no fixed order; counting in integers is none
     """
 
@@ -50,6 +51,7 @@ class Compiled:
     shared: int
     spilled: int
     products: str
+    layouts: str
     atomics: int
 
 
@@ -100,6 +102,7 @@ def _compile(work: tuple[str, int, bool]) -> Compiled:
         shared=built.metadata.shared,
         spilled=usage["STACK"] + usage["LOCAL"],
         products=" ".join(product for product in _PRODUCTS if product in text),
+        layouts=" ".join(sorted(set(re.findall(r"nvidia_mma<\{[^}]*\}>", built.asm["ttgir"])))),
         atomics=len(re.findall(r"^\s*(?:@\S+ )?(?:atom|red)\.\S*f(?:16|32|64)", text, re.MULTILINE)),
     )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernels.backend import StepBatch
-from kernels.cuda.attention_plan import SPLIT_KEYS, AttentionShape, PlanArrays, Sharing, plan_of
+from kernels.cuda.attention_plan import SPLIT_KEYS, WIDE_ROWS, AttentionShape, PlanArrays, Sharing, plan_of
 
 SHAPE = AttentionShape(num_heads=9, num_kv_heads=3, head_dim=64, block_size=16)  # groups of four queries
 
@@ -22,6 +22,7 @@ def _splits_of_rows(plan: PlanArrays) -> dict[int, list[int]]:
     """row → its splits, in the order in which they are merged."""
     found: dict[int, list[int]] = {}
     partials: dict[int, int] = {}
+    assert len(plan.items) == plan.counts[0] + plan.counts[2]
     for _, _, first_row, low, high, first, end, partial in plan.items:
         for row in range(first_row + low, first_row + high):
             if partial < 0:
@@ -46,22 +47,34 @@ BATCHES = {
 }
 
 
+@pytest.mark.parametrize("has_wide", [False, True])
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("sharing", [Sharing(1, 0), Sharing(8, 1000), Sharing(1000, 1000), Sharing(1000, 7)])
-def test_every_row_sees_its_splits_in_order(name: str, sharing: Sharing) -> None:
+def test_every_row_sees_its_splits_in_order(name: str, sharing: Sharing, has_wide: bool) -> None:
     batch = BATCHES[name]
     counts = np.diff(batch.query_starts)
     positions = [p for n, end in zip(counts, batch.context_lengths, strict=True) for p in range(end - n, end)]
     expected = {row: list(range(position // SPLIT_KEYS + 1)) for row, position in enumerate(positions)}
-    plan = plan_of(batch, SHAPE, sharing)
+    plan = plan_of(batch, SHAPE, sharing, has_wide=has_wide)
     assert _splits_of_rows(plan) == expected
-    assert plan.counts.tolist() == [len(plan.items), len(plan.merges)]
+    assert plan.counts[1] == len(plan.merges)
+    assert (plan.counts[2] > 0) == (has_wide and name != "decoding")
 
 
 def test_groups_begin_at_multiples_of_their_size() -> None:
     plan = plan_of(BATCHES["mixed"], SHAPE, Sharing(1000, 1000))
-    assert SHAPE.group == 4
-    assert set(plan.items[:, 1] % SHAPE.group) == {0}
+    assert SHAPE.group() == 4
+    assert set(plan.items[:, 1] % SHAPE.group()) == {0}
+
+
+def test_sequences_of_many_rows_are_taken_in_wide_groups_behind_the_others() -> None:
+    plan = plan_of(BATCHES["mixed"], SHAPE, Sharing(1, 0), has_wide=True)
+    narrow, wide = np.split(plan.items, [plan.counts[0]])
+    assert set(narrow[:, 0]) == {0, 2, 3}  # one row, one row, seven
+    assert set(wide[:, 0]) == {1}  # twenty
+    assert SHAPE.group(WIDE_ROWS) == 8
+    assert set(wide[:, 1] % 8) == {0}
+    assert wide[:, 4].max() == 8
 
 
 def test_a_step_that_fills_the_device_is_not_spread() -> None:

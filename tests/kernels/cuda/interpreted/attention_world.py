@@ -62,7 +62,7 @@ class World:
                 pool[where[0], :, offsets] = parts[sequence].view(kind)
         return tables
 
-    def plan(self, rows: Sequence[Rows], sharing: Sharing) -> PlanArrays:
+    def plan(self, rows: Sequence[Rows], sharing: Sharing, *, has_wide: bool = False) -> PlanArrays:
         counts = [part.end - part.begin for part in rows]
         width = max(len(table) for table in self.tables)
         tables = np.full((len(rows), width), -1, dtype=np.int64)
@@ -73,11 +73,13 @@ class World:
         starts = np.cumsum([0, *counts])
         lengths = np.array([part.end for part in rows])
         batch = StepBatch(empty, empty, empty, starts, lengths, tables, empty, empty)
-        return plan_of(batch, SHAPE, sharing)
+        return plan_of(batch, SHAPE, sharing, has_wide=has_wide)
 
-    def attended(self, rows: Sequence[Rows], sharing: Sharing = TOGETHER, padding: int = 0) -> Numbers:
+    def attended(
+        self, rows: Sequence[Rows], sharing: Sharing = TOGETHER, padding: int = 0, *, has_wide: bool = False
+    ) -> Numbers:
         """Of each of `rows` of one step, float32 [tokens, heads × head dim]; NaN where nothing was written."""
-        return self.run(rows, self.plan(rows, sharing), sharing, padding)
+        return self.run(rows, self.plan(rows, sharing, has_wide=has_wide), sharing, padding)
 
     def run(self, rows: Sequence[Rows], arrays: PlanArrays, sharing: Sharing, padding: int = 0) -> Numbers:
         counts = [part.end - part.begin for part in rows]
@@ -87,6 +89,7 @@ class World:
         plan = Plan.room(
             SHAPE, sharing, max_rows=num_rows, max_sequences=len(rows), max_blocks=NUM_BLOCKS, device="cpu"
         )
+        plan = replace(plan, has_wide=bool(arrays.counts[2]))
         plan.put(arrays)
         out = torch.full((num_rows, SHAPE.num_heads * SHAPE.head_dim), torch.nan)  # bfloat16 would hide bits
         few = 3  # programs in place of a device's many: the work is dealt out the same way

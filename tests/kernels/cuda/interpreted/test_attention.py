@@ -53,6 +53,17 @@ def test_a_sequence_alone_has_the_bits_it_has_in_company(world: World, together:
         assert torch.equal(world.attended([CHUNKS[index]])[0], together[index])
 
 
+@pytest.mark.parametrize("sharing", [TOGETHER, SPREAD], ids=["together", "spread"])
+@pytest.mark.parametrize("window", [0, 20])
+def test_wide_tiles_give_the_bits_of_narrow_ones(sharing: Sharing, window: int) -> None:
+    world = World(window=window)
+    chunks = [Rows(0, 253, 267), Rows(1, 14, 16), Rows(0, 505, 513)]  # two wide tiles, a narrow one, a wide one
+    arrays = world.plan(chunks, sharing, has_wide=True)
+    assert arrays.counts[0] > 0
+    assert arrays.counts[2] > 0
+    assert _equal(world.run(chunks, arrays, sharing), world.attended(chunks, sharing))
+
+
 def test_which_blocks_hold_the_keys_changes_nothing(together: Numbers) -> None:
     assert _equal(World(seed=2).attended(CHUNKS[2:]), together[2:])
 
