@@ -8,6 +8,7 @@ from typing import Any
 from daemon import openai_api as api
 from daemon.api_keys import MAX_PRIORITY
 from daemon.chat_messages import MAX_CALL_ID_CHARS, MAX_CALLS, MAX_MESSAGES, MAX_ROLE_CHARS
+from daemon.chat_rendering import MAX_NAME_CHARS, MAX_VARIABLES
 from daemon.choice_plan import MAX_CHOICES
 from daemon.fields import INT64_MAX, INT64_MIN
 from daemon.structure import MAX_CHOICES as MAX_TEXTS
@@ -64,7 +65,10 @@ COMMON_FIELDS: dict[str, Json] = {
     "n": _integer(1, MAX_CHOICES, 1),
     "seed": _integer(INT64_MIN, INT64_MAX),
     "stream": _FLAG,
-    "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
+    "stream_options": {
+        "type": ["object", "null"],
+        "properties": {"include_usage": _FLAG, "continuous_usage_stats": _FLAG},
+    },
     "stop": {"anyOf": [{"type": "null"}, _STOP, _list(_STOP, 0, api.MAX_STOP_STRINGS)]},
     "stop_token_ids": _list(_TOKEN, 0, api.MAX_STOP_TOKENS),
     "ignore_eos": _FLAG,
@@ -97,6 +101,10 @@ COMMON_FIELDS: dict[str, Json] = {
     "queue_timeout_ms": _integer(0, api.MAX_TARGET_MS, 0),
     "request_id": _text(MAX_REQUEST_ID_CHARS - 4),
     "return_token_ids": _FLAG,
+    "skip_special_tokens": {**_FLAG, "default": True},
+    "include_stop_str_in_output": _FLAG,
+    "add_special_tokens": {"type": ["boolean", "null"]},
+    "truncate_prompt_tokens": _integer(-1, api.MAX_OUTPUT_TOKENS),
     "user": _text(1024),
 }
 COMPLETION_FIELDS: dict[str, Json] = {
@@ -118,6 +126,10 @@ CHAT_FIELDS: dict[str, Json] = {
     "max_completion_tokens": _integer(1, api.MAX_OUTPUT_TOKENS),
     "logprobs": _FLAG,
     "top_logprobs": _integer(0, api.MAX_LOGPROBS, 0),
+    "add_generation_prompt": {**_FLAG, "default": True},
+    "continue_final_message": _FLAG,
+    "chat_template_kwargs": {"type": ["object", "null"], "maxProperties": MAX_VARIABLES},
+    "reasoning_effort": _text(MAX_NAME_CHARS),
     "tools": {"type": ["array", "null"], "items": {"type": "object"}},
     "parallel_tool_calls": {**_FLAG, "default": True},
     "tool_choice": {"anyOf": [{"type": "null"}, {"enum": ["none", "auto", "required"]}, {"type": "object"}]},

@@ -32,7 +32,7 @@ _TOKENIZE: dict[str, Json] = {
     "tools": CHAT_FIELDS["tools"],
     "tool_choice": CHAT_FIELDS["tool_choice"],
     "add_special_tokens": {"type": ["boolean", "null"], "default": True},
-    "add_generation_prompt": {"type": ["boolean", "null"], "default": True},
+    **{name: CHAT_FIELDS[name] for name in ("add_generation_prompt", "continue_final_message", "chat_template_kwargs")},
     "return_token_strs": {"type": ["boolean", "null"], "default": False},
 }
 _DETOKENIZE: dict[str, Json] = {
