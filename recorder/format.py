@@ -80,7 +80,8 @@ unknown keys are to be ignored.
     quirks                   map    name → value: deliberate changes of behaviour since format version 1, so that a
                                     later replayer can behave as the recorded one did; an absent one has its first value
     origin                   str    "" for what an engine recorded; "repaired", "redacted" for a copy made of such a
-                                    recording, "shrunk" for a part of one performed again
+                                    recording, "shrunk" for a part of one performed again, "replayed" for what
+                                    came out when its plans were executed again
     cipher                   str    "none": bodies are plain. A vault's may be "aes-256-gcm". A reader that does not
                                     know the name must refuse the file
 

@@ -6,7 +6,8 @@ the core's state is known to begin at), `player.py` (events into the core),
 
     show      `show.py`: `summary.py` and `figures.py` (the recording at large), `request_story.py`, `transcript.py`
     check     `check.py`: the core decides again
-    execute   `execute.py`: `model_runs/reexecution.py` carries the recorded plans out again, `tokens.py` compares
+    execute   `execute.py`: `model_runs/reexecution.py` carries the recorded plans out again, `tokens.py` compares,
+              `execution_report.py` says what differs, `model_runs/replay_recording.py` records what comes out
     isolate   `isolate.py`: `history.py` (a request as recorded), `model_runs/alone.py` (the request by itself),
               `model_runs/kv_blocks.py` (the block that went wrong first), `isolation_report.py`; with --prove
               `model_runs/prove.py` and `proof.py` (the row, layer and operation, and whose data was there)

@@ -8,6 +8,7 @@ the verb runs: show and check never load torch.
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -62,6 +63,7 @@ def add_verbs(subparsers: "Subparsers") -> None:
 
     execute = _verb(subparsers, "execute", _execute, "run the model over the recorded plans: tokens and digests equal")
     add_span_options(execute)
+    execute.add_argument("--record", type=Path, metavar="DIR", help="record what comes out, to view or diff beside REC")
     _add_model_options(execute)
 
     isolate = _verb(subparsers, "isolate", _isolate, "run one request alone: the same bits as in company")
@@ -234,7 +236,12 @@ def _execute(args: argparse.Namespace) -> int:
 
     overrides = Overrides(args.model, args.backend)
     drift = args.allow_numeric_drift
-    return _finish(args, execute(args.recording, overrides=overrides, allow_numeric_drift=drift, span=span_of(args)))
+    span, folder = span_of(args), args.record
+    verdict = execute(args.recording, overrides=overrides, allow_numeric_drift=drift, span=span, record_dir=folder)
+    code = _finish(args, verdict)
+    if folder is not None and not args.json:
+        print(f"side by side: reprise view {shlex.quote(str(args.recording))} {shlex.quote(str(folder))}")
+    return code
 
 
 def _isolate(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 They are the same as `answers/request.py` gives one by one, without contents. It must not know what becomes of them.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,21 +40,20 @@ def request_answers(viewed: Viewed, wanted: Sequence[tuple[int, int]]) -> Iterat
 
 
 def _pass(life: Life, timeline: Timeline, told: dict[int, _Told]) -> None:
-    planned: Entry | None = None
+    planned: deque[Entry] = deque(maxlen=2)  # the next step may have been planned before this one failed
     for entry in life.entries():
         timeline.apply(entry)
         about = concerned(entry)
-        if isinstance(entry.event, StepFailed) and planned is not None:
-            about |= concerned(planned)
+        before = tuple(planned) if isinstance(entry.event, StepFailed) else ()
+        about.update(*map(concerned, before))
         for number in about:
             it = told.get(number)
             if it is not None and len(it.lines) <= MAX_STORY_LINES:
-                before = (planned,) if isinstance(entry.event, StepFailed) and planned is not None else ()
                 lines = story_in(life, (*before, entry), number)
                 it.lines += [line for line in lines if line.sequence == entry.sequence]
                 it.company.watch((entry,))
         if entry.decisions and isinstance(entry.decisions[-1], StepPlanned):
-            planned = entry
+            planned.append(entry)
 
 
 def concerned(entry: Entry) -> set[int]:

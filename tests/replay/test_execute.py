@@ -7,10 +7,11 @@ import pytest
 
 from engine.core.decisions import RequestAdmitted, RequestFinished, RequestPreempted, StepPlanned
 from engine.core.events import RequestArrived, StepCompleted, StepFailed
-from engine.core.vocabulary import Entry
+from engine.core.vocabulary import Entry, RecordingClosed
 from recorder.errors import NoContents
 from recorder.header import Header
 from replay.__main__ import main
+from replay.diff.diff import diff
 from replay.divergence import Classification, EmittedToken
 from replay.execute import execute
 from replay.isolate import isolate
@@ -48,6 +49,39 @@ def test_an_honest_recording_executes_equal_and_what_was_compared_is_counted(rec
     filled = sum(len(step.filled) for step in steps)
     assert figures["block_digests"] <= filled + sum(len(event.prompt_digests) for event in arrived)
     assert figures["block_digests"] > filled
+
+
+def test_what_comes_out_is_a_recording_of_its_own_that_differs_in_nothing(recording: Path, tmp_path: Path) -> None:
+    verdict = execute(recording, open_runner=open_scripted, record_dir=tmp_path / "replay")
+    assert verdict.exit_code == 0, verdict.as_text()
+    replayed = [entry for entry in entries_of(tmp_path / "replay") if not isinstance(entry.event, RecordingClosed)]
+    assert replayed == [entry for entry in entries_of(recording) if not isinstance(entry.event, RecordingClosed)]
+    assert execute(tmp_path / "replay", open_runner=open_scripted).figures["tokens"] == verdict.figures["tokens"]
+    assert diff(recording, tmp_path / "replay").is_served_alike
+
+
+def test_a_replay_that_differs_is_recorded_as_far_as_its_first_other_result(recording: Path, tmp_path: Path) -> None:
+    plan = _a_shared_step(recording)
+
+    def open_runner(header: Header, overrides: Overrides) -> OpenedRunner:
+        return OpenedRunner(FaultyRunner(overwrite_a_slot_in_step(plan.step)), SCRIPTED_CLASS, {})
+
+    verdict = execute(recording, open_runner=open_runner, record_dir=tmp_path / "replay")
+    (divergence,) = verdict.divergences
+    replayed, recorded = entries_of(tmp_path / "replay"), entries_of(recording)
+    last = max(entry.sequence for entry in replayed if isinstance(entry.event, StepCompleted))
+    assert last == divergence.place.sequence
+    assert replayed[:last] == recorded[:last]
+    assert replayed[last].event.step == divergence.place.step
+    assert replayed[last].event != recorded[last].event
+
+
+def test_a_replay_of_several_engine_processes_is_not_recorded(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run", mixed_load(4))
+    record_run(run, mixed_load(4, seed=1))
+    with pytest.raises(CannotCompare, match="holds 2"):
+        execute(run, open_runner=open_scripted, record_dir=tmp_path / "replay")
+    assert not (tmp_path / "replay").exists()
 
 
 def test_every_life_of_the_engine_is_executed_on_a_fresh_runner(tmp_path: Path) -> None:
