@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from daemon.call_reader import CallDelta, CallReader
+from daemon.mailbox import PromptTold
+from daemon.prompt_logprobs import PromptToken, prompt_tokens
+from daemon.token_spelling import spelling
 from engine.core.contents import TokenOutput
 from engine.text.detokenizer import Detokenizer
 from engine.text.stop_strings import StopStringFinder
@@ -41,6 +44,7 @@ class Delta(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] = ()
     calls: tuple[CallDelta, ...] = ()
     num_tokens: int = 0
+    prompt: tuple[PromptToken, ...] = ()
 
     @classmethod
     def joined(cls, deltas: Iterable["Delta"]) -> "Delta":
@@ -52,7 +56,7 @@ class Delta(NamedTuple):
             tuple([entry for delta in parts for entry in delta.logprobs]),
             tuple([call for delta in parts for call in delta.calls]),
             max([delta.num_tokens for delta in parts], default=0),
-        )
+        )._replace(prompt=tuple([token for delta in parts for token in delta.prompt]))
 
 
 class Answer:
@@ -109,6 +113,10 @@ class Answer:
         """Of functions, begun so far."""
         return self._calls.num_calls if self._calls else 0
 
+    def tell_prompt(self, told: PromptTold) -> Delta:
+        """Before the first token."""
+        return Delta(prompt=prompt_tokens(told, self._text_model))
+
     def push(self, output: TokenOutput) -> Delta | None:
         """What can be told now; None while everything is held back."""
         self.num_tokens += 1
@@ -137,13 +145,6 @@ class Answer:
         return delta
 
     def _token_logprob(self, output: TokenOutput) -> TokenLogprob:
-        top = tuple([(*self._spelling(token_id), logprob) for token_id, logprob in output.top_logprobs])
-        return TokenLogprob(*self._spelling(output.token_id), output.logprob, self._num_chars, top)
-
-    def _spelling(self, token_id: int) -> tuple[str, bytes]:
-        """A token's text and bytes; one that is no whole character reads `bytes:\\xf0\\x9f`, so each is distinct."""
-        raw = self._text_model.token_bytes(token_id)
-        try:
-            return raw.decode("utf-8"), raw
-        except UnicodeDecodeError:
-            return "bytes:" + "".join([f"\\x{byte:02x}" for byte in raw]), raw
+        text_model = self._text_model
+        top = tuple([(*spelling(text_model, token_id), logprob) for token_id, logprob in output.top_logprobs])
+        return TokenLogprob(*spelling(text_model, output.token_id), output.logprob, self._num_chars, top)

@@ -47,6 +47,8 @@ def bodies_of(
         wants_logprobs=question.num_logprobs >= 0,
         return_token_ids=question.return_token_ids,
         echoes=_echoes(question, service.text_model),
+        num_prompt_logprobs=question.prompt_ask.num_listed,
+        num_echo_logprobs=question.prompt_ask.num_echoed,
         prompt_counts=_prompt_counts(question, prompts),
     )
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from daemon import errors
 from daemon.errors import ApiError
 from daemon.live_requests import LiveRequest
-from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox
+from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox, PromptTold
 from daemon.urgency import Urgency
 from engine.core.contents import RequestContents, TokenOutput
-from engine.core.decisions import RequestRejected
+from engine.core.decisions import RequestFinished, RequestRejected
 from engine.core.events import CancelCause
 from engine.core.sampling_params import SamplingParams
 from recorder.spans.trace_ids import context_below
@@ -31,6 +31,7 @@ class Call:
         self.trace_context = ""  # the client's W3C traceparent; once its first request is sent, that of the others
         self.trace_id = ""  # of its first request's spans
         self._held: dict[int, list[Callable[[], None]]] = {}
+        self.followers: dict[int, list[int]] = {}  # choices that are told of the same prompt, by the one that asks
         self.requests: dict[int, LiveRequest] = {}  # by the index of their choice
 
     def ask(
@@ -61,7 +62,7 @@ class Call:
         self.requests[index] = request
 
     def hold(self, leader: int, ask: Callable[[], None]) -> None:
-        """Call `ask` when choice `leader` has its first token, from within `take`."""
+        """Call `ask` when choice `leader` has its first token, or has ended without, from within `take`."""
         self._held.setdefault(leader, []).append(ask)
 
     async def accepted(self) -> None:
@@ -90,10 +91,19 @@ class Call:
         for index, item in items:
             if type(item) is RequestRejected:
                 raise self._refusal(index, item)
-            if type(item) is TokenOutput:
+            if type(item) in (TokenOutput, RequestFinished):
                 for ask in self._held.pop(index, ()):
                     ask()
-        return items
+        return self._shared(items) if self.followers else items
+
+    def _shared(self, items: list[tuple[int, Item]]) -> list[tuple[int, Item]]:
+        """With what is told of a prompt told to all of its choices."""
+        shared: list[tuple[int, Item]] = []
+        for index, item in items:
+            shared.append((index, item))
+            if type(item) is PromptTold:
+                shared += [(follower, item) for follower in self.followers.get(index, ())]
+        return shared
 
     @property
     def has_ended(self) -> bool:

@@ -10,7 +10,7 @@ from daemon import errors
 from daemon.answer import Answer, Delta
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
 from daemon.errors import ApiError
-from daemon.mailbox import Blamed, EngineLost, Item
+from daemon.mailbox import Blamed, EngineLost, Item, PromptTold
 from daemon.response_bodies import FINISH_REASONS, Json, usage
 from engine.core.contents import TokenOutput
 from engine.core.decisions import FinishReason, RequestFinished
@@ -62,6 +62,8 @@ class Choices:
         if type(item) is TokenOutput:
             delta = self._answers[index].push(item)
             return None if delta is None else (delta, None)
+        if type(item) is PromptTold:
+            return self._answers[index].tell_prompt(item), None
         if type(item) is RequestFinished:
             reason = FINISH_REASONS.get(item.reason)
             if reason is None:

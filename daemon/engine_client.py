@@ -35,6 +35,7 @@ from engine.protocol import (
     Handled,
     Message,
     PolicyRefused,
+    PromptScored,
     Ready,
     RecorderStatus,
 )
@@ -223,6 +224,8 @@ class EngineClient:
                 reading.apply(message.entry)
             self.handover.go_on()
             self.progress.note_entry(message.entry, len(self.live))
+        elif isinstance(message, PromptScored):
+            self.live.score(message.prompt)
         elif isinstance(message, PolicyRefused):
             self._answer_policy_change(EngineError(message.message))
         elif isinstance(message, Ready):

@@ -11,6 +11,7 @@ from daemon.chat_messages import MAX_CALL_ID_CHARS, MAX_CALLS, MAX_MESSAGES, MAX
 from daemon.chat_rendering import MAX_NAME_CHARS, MAX_VARIABLES
 from daemon.choice_plan import MAX_CHOICES
 from daemon.fields import INT64_MAX, INT64_MIN
+from daemon.prompt_logprobs import MAX_PROMPT_LOGPROBS
 from daemon.structure import MAX_CHOICES as MAX_TEXTS
 from engine.core.limits import MAX_REQUEST_ID_CHARS
 from engine.text.grammar import MAX_GRAMMAR_CHARS
@@ -100,6 +101,7 @@ COMMON_FIELDS: dict[str, Json] = {
     "itl_target_ms": _integer(0, api.MAX_TARGET_MS, 0),
     "queue_timeout_ms": _integer(0, api.MAX_TARGET_MS, 0),
     "request_id": _text(MAX_REQUEST_ID_CHARS - 4),
+    "prompt_logprobs": _integer(0, MAX_PROMPT_LOGPROBS),
     "return_token_ids": _FLAG,
     "skip_special_tokens": {**_FLAG, "default": True},
     "include_stop_str_in_output": _FLAG,
@@ -117,6 +119,7 @@ COMPLETION_FIELDS: dict[str, Json] = {
     },
     **COMMON_FIELDS,
     "best_of": _integer(1, MAX_CHOICES),
+    "max_tokens": _integer(0, api.MAX_OUTPUT_TOKENS),
     "echo": _FLAG,
     "logprobs": _integer(0, api.MAX_LOGPROBS),
 }
@@ -136,7 +139,7 @@ CHAT_FIELDS: dict[str, Json] = {
 }
 _KINDS = {"enum": ["message", "function_call", "function_call_output"]}
 _INPUT: Json = {"type": "object", "properties": {"type": _KINDS}}
-_NOT_IN_RESPONSES = ("max_tokens", "n", "response_format", "stream_options")
+_NOT_IN_RESPONSES = ("max_tokens", "n", "prompt_logprobs", "response_format", "stream_options")
 RESPONSES_FIELDS: dict[str, Json] = {
     "input": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": _INPUT, "minItems": 1}]},
     "instructions": {"type": ["string", "null"]},

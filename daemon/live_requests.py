@@ -8,8 +8,8 @@ tokens that came back are kept, so that the next engine can go on. It must not k
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox
-from engine.core.contents import TokenOutput
+from daemon.mailbox import Accepted, Blamed, EngineLost, Item, Mailbox, PromptTold
+from engine.core.contents import PromptLogprobs, TokenOutput
 from engine.core.decisions import RequestAdmitted, RequestFinished, RequestRejected, TokensEmitted
 from engine.core.events import RequestArrived
 from engine.protocol import Arrive, Handled
@@ -28,6 +28,7 @@ class LiveRequest:
     num_hit_blocks   of its first admission; -1 before
     num_handovers    engines that held it and died
     num_when_sent    tokens received when the engine that has it got it
+    prompt           what was asked about its prompt, until its reader is told; is_prompt_told: never a second time
     suspicion        weight of the deaths since an engine last gave a token for it; lone_suspicion: of those for which
                      no other request can have been the cause
     """
@@ -45,6 +46,8 @@ class LiveRequest:
     num_when_sent: int = 0
     suspicion: int = 0
     lone_suspicion: int = 0
+    prompt: PromptLogprobs | None = None
+    is_prompt_told: bool = False
 
     @property
     def number(self) -> int:
@@ -125,6 +128,12 @@ class LiveRequests:
             elif type(decision) is RequestRejected or type(decision) is RequestFinished:
                 self.end(decision.request, decision)
 
+    def score(self, prompt: PromptLogprobs) -> None:
+        """Its reader is told with what the engine decides on the step: then it is on file."""
+        request = self._by_number.get(prompt.request)
+        if request is not None:
+            request.prompt = prompt
+
     def lose_all(self) -> None:
         """End every request: no engine will go on with it."""
         for request in self.all():
@@ -137,6 +146,8 @@ class LiveRequests:
             return
         del self._numbers_by_id[request.request_id]
         request.has_ended = True
+        if type(item) is RequestFinished:
+            self._tell_prompt(request)
         self._put(request, item)
 
     def _accept(self, number: int) -> None:
@@ -149,11 +160,19 @@ class LiveRequests:
         request = self._by_number.get(output.request)
         if request is None:  # it ended between two engines
             return
+        if request.prompt is not None:
+            self._tell_prompt(request)
         request.token_ids.append(output.token_id)
         self.num_tokens += 1
         self._put(request, output)
         if self.on_token is not None:
             self.on_token(request, output)
+
+    def _tell_prompt(self, request: LiveRequest) -> None:
+        prompt, request.prompt = request.prompt, None
+        if prompt is not None and not request.is_prompt_told:
+            request.is_prompt_told = True
+            self._put(request, PromptTold(request.arrive.contents.prompt_token_ids, prompt))
 
     def _put(self, request: LiveRequest, item: Item) -> None:
         if request.mailbox is not None:

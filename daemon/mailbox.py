@@ -9,12 +9,22 @@ from collections import deque
 from typing import NamedTuple
 
 from daemon.pacer import Pacer
-from engine.core.contents import TokenOutput
+from engine.core.contents import PromptLogprobs, TokenOutput
 from engine.core.decisions import RequestFinished, RequestRejected
 
 
 class Accepted(NamedTuple):
     """The core has queued the request."""
+
+
+class PromptTold(NamedTuple):
+    """What was asked about the prompt; before its first token, or its end.
+
+    token_ids   of the prompt
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: PromptLogprobs
 
 
 class EngineLost(NamedTuple):
@@ -25,7 +35,7 @@ class Blamed(NamedTuple):
     """The engine died on the request again and again; it is not tried any more."""
 
 
-Item = Accepted | RequestRejected | TokenOutput | RequestFinished | EngineLost | Blamed
+Item = Accepted | RequestRejected | PromptTold | TokenOutput | RequestFinished | EngineLost | Blamed
 
 
 class Mailbox:

@@ -14,6 +14,7 @@ from daemon.chat_rendering import read_rendering
 from daemon.choice_plan import read_counts
 from daemon.errors import ApiError, bad_request
 from daemon.fields import Body
+from daemon.prompt_logprobs import read_prompt_ask
 from daemon.question import Prompt, Question
 from daemon.refused_fields import REFUSABLE_FIELDS, refuse_unsupported
 from daemon.shown_text import read_shown_text
@@ -37,8 +38,6 @@ def read_completion(body: Body, vocab_size: int) -> Question:
     """The question in a body of /v1/completions. Raises ApiError 400 that names the field."""
     refuse_unsupported(body, is_chat=False)
     num_logprobs = fields.integer(body, "logprobs", -1, 0, MAX_LOGPROBS)
-    if fields.boolean(body, "echo") and num_logprobs >= 0:
-        raise bad_request("echo cannot be had with logprobs: the logits of a prompt's tokens are not computed", "echo")
     max_output_tokens = _max_output_tokens(body, is_chat=False)
     prompts = read_prompts(body, vocab_size)
     return _question(body, vocab_size, num_logprobs, max_output_tokens, prompts=prompts)
@@ -151,6 +150,7 @@ def _question(
         unknown_fields=tuple([name for name in body if name not in KNOWN_FIELDS]),
         structure=read_structure(body),
         echo=not messages and fields.boolean(body, "echo"),
+        prompt_ask=read_prompt_ask(body, num_logprobs, is_chat=bool(messages)),
         adds_special=fields.boolean(body, "add_special_tokens", True),
         max_prompt_tokens=fields.integer(body, "truncate_prompt_tokens", 0, -1, MAX_OUTPUT_TOKENS),
         shown=read_shown_text(body),
@@ -175,7 +175,8 @@ def _sampling(body: Body, num_logprobs: int, min_tokens: int) -> SamplingParams:
 
 def _max_output_tokens(body: Body, is_chat: bool) -> int | None:
     names = ("max_completion_tokens", "max_tokens") if is_chat else ("max_tokens",)
-    given = [fields.integer(body, name, 0, 1, MAX_OUTPUT_TOKENS) for name in names if body.get(name) is not None]
+    least = 1 if is_chat else 0  # a completion may ask about its prompt alone
+    given = [fields.integer(body, name, 0, least, MAX_OUTPUT_TOKENS) for name in names if body.get(name) is not None]
     return given[0] if given else None  # the newer name wins, the older one is checked all the same
 
 
@@ -226,6 +227,7 @@ KNOWN_FIELDS = REFUSABLE_FIELDS | {
         "request_id",
         "return_token_ids",
         "echo",
+        "prompt_logprobs",
     ),
     *("ttft_target_ms", "itl_target_ms", "queue_timeout_ms"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "n", "seed"),

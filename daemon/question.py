@@ -5,6 +5,7 @@ from typing import Any
 
 from daemon.chat_rendering import PLAIN, Rendering
 from daemon.choice_plan import ONE_CHOICE, ChoiceCounts
+from daemon.prompt_logprobs import NOTHING_ASKED, PromptAsk
 from daemon.responses_request import Asked
 from daemon.shown_text import TEXT_ALONE, ShownText
 from daemon.structure import Structure
@@ -35,6 +36,7 @@ class Question:
     max_prompt_tokens  of a longer prompt only the last so many count; 0: all, -1: as many as leave room
     shown              what of the answer's tokens becomes text
     continuous_usage   each chunk of a stream tells the usage so far
+    prompt_ask         what is wanted of the prompt's own tokens
     unknown_fields     names of fields that were not looked at
     """
 
@@ -60,6 +62,7 @@ class Question:
     tools: ToolUse | None = None
     asked: Asked | None = None
     counts: ChoiceCounts = ONE_CHOICE
+    prompt_ask: PromptAsk = NOTHING_ASKED
     rendering: Rendering = PLAIN
     adds_special: bool = True
     max_prompt_tokens: int = 0

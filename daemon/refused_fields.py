@@ -23,7 +23,6 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1, 1.0),
     "allowed_token_ids": (),
     "bad_words": ([],),
-    "prompt_logprobs": (),
     "continue_final_message": (False,),
     "add_generation_prompt": (True,),
     "chat_template": (),

@@ -10,6 +10,7 @@ from typing import Any
 
 from daemon.answer import Delta, TokenLogprob
 from daemon.call_reader import CallDelta
+from daemon.prompt_logprobs import echoed, listed
 from engine.core.decisions import FinishReason, RequestFinished
 
 Json = dict[str, Any]
@@ -32,6 +33,8 @@ class ResponseBodies:
     return_token_ids    choices carry token ids, an extra beyond the API
     prompt_counts       per choice, tokens of its prompt, where each chunk tells the usage so far; empty elsewhere
     echoes              per choice, what its text begins with; empty where nothing is repeated
+    num_prompt_logprobs, num_echo_logprobs
+                        as `PromptAsk` has them; where one is wanted a stream begins when the prompt is told
     """
 
     id: str
@@ -43,19 +46,24 @@ class ResponseBodies:
     wants_logprobs: bool = False
     return_token_ids: bool = False
     echoes: Sequence[str] = ()
+    num_prompt_logprobs: int = -1
+    num_echo_logprobs: int = -1
     prompt_counts: Sequence[int] = ()
 
     def whole(self, choices: Sequence[tuple[Delta, str]], usage: Json) -> Json:
         """The answer to a call that does not stream: per choice, all of it and its finish reason."""
         kind = "chat.completion" if self.is_chat else "text_completion"
-        return {
+        body = {
             **self._head(kind),
             "choices": [self._whole_choice(index, *choice) for index, choice in enumerate(choices)],
             "usage": usage,
         }
+        return self._with_prompts(body, [answer for answer, _reason in choices])
 
     def opening_chunks(self, num_choices: int) -> list[Json]:
         """What a stream begins with: in a chat, who speaks; in a completion, the prompts where they are repeated."""
+        if max(self.num_prompt_logprobs, self.num_echo_logprobs) >= 0:
+            return []
         if not self.is_chat:
             echoes = enumerate(self.echoes)
             return [self._chunk([self._completion_choice(index, Delta(text), None)], index) for index, text in echoes]
@@ -68,7 +76,7 @@ class ResponseBodies:
         return True
 
     def chunks(self, index: int, delta: Delta, finish_reason: str | None = None) -> list[Json]:
-        return [self.chunk(index, delta, finish_reason)]
+        return [self._with_prompts(self.chunk(index, delta, finish_reason), [delta])]
 
     def ending(self, usage: Json) -> list[Json]:
         """What a stream ends with: the usage, where it was asked for."""
@@ -109,7 +117,7 @@ class ResponseBodies:
 
     def _whole_choice(self, index: int, answer: Delta, finish_reason: str) -> Json:
         if not self.is_chat:
-            echo = self.echoes[index] if self.echoes else ""
+            echo = self.echoes[index] if self.echoes and not answer.prompt else ""
             return self._completion_choice(index, answer._replace(text=echo + answer.text), finish_reason)
         message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
         if answer.calls:
@@ -119,7 +127,7 @@ class ResponseBodies:
 
     def _content(self, index: int, delta: Delta) -> Json:
         """A piece of a streamed answer."""
-        content: Json = {}
+        content: Json = {"role": "assistant", "content": ""} if delta.prompt else {}
         if delta.text or (delta.token_ids and not delta.calls):
             content["content"] = delta.text
         pieces = _by_call(delta.calls)
@@ -144,9 +152,27 @@ class ResponseBodies:
         return self._with_token_ids({**choice, "finish_reason": finish_reason}, delta)
 
     def _completion_choice(self, index: int, delta: Delta, finish_reason: str | None) -> Json:
-        logprobs = completion_logprobs(delta.logprobs) if self.wants_logprobs else None
-        choice = {"index": index, "text": delta.text, "logprobs": logprobs, "finish_reason": finish_reason}
+        text = self.echoes[index] + delta.text if delta.prompt and self.echoes else delta.text
+        logprobs = self._completion_logprobs(index, delta) if self.wants_logprobs else None
+        choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
         return self._with_token_ids(choice, delta)
+
+    def _completion_logprobs(self, index: int, delta: Delta) -> Json:
+        """Of the answer's tokens; where the prompt is told as well, its tokens before them, and offsets behind it."""
+        if self.num_echo_logprobs < 0:
+            return completion_logprobs(delta.logprobs)
+        num_chars = len(self.echoes[index])
+        of_answer = completion_logprobs(delta.logprobs, num_chars)
+        of_prompt = echoed(delta.prompt, self.num_echo_logprobs, num_chars)
+        return {name: of_prompt[name] + of_answer[name] for name in of_answer}
+
+    def _with_prompts(self, body: Json, deltas: Sequence[Delta]) -> Json:
+        """vLLM's list, with each choice of a completion, once in a chat."""
+        for choice, delta in zip(body["choices"], deltas, strict=True):
+            if self.num_prompt_logprobs >= 0 and delta.prompt and not (self.is_chat and choice["index"]):
+                told = body if self.is_chat else choice
+                told["prompt_logprobs"] = listed(delta.prompt, self.num_prompt_logprobs)
+        return body
 
     def _chat_logprobs(self, delta: Delta) -> Json | None:
         if not self.wants_logprobs:
@@ -188,13 +214,13 @@ def token_counts(num_prompt_tokens: int, num_output_tokens: int) -> Json:
     }
 
 
-def completion_logprobs(entries: Sequence[TokenLogprob]) -> Json:
-    """Four lists of equal length, as /v1/completions has them."""
+def completion_logprobs(entries: Sequence[TokenLogprob], num_chars_before: int = 0) -> Json:
+    """Four lists of equal length, as /v1/completions has them. num_chars_before: of the text before the answer."""
     return {
         "tokens": [entry.text for entry in entries],
         "token_logprobs": [entry.logprob for entry in entries],
         "top_logprobs": [{text: logprob for text, _raw, logprob in entry.top} for entry in entries],
-        "text_offset": [entry.text_offset for entry in entries],
+        "text_offset": [num_chars_before + entry.text_offset for entry in entries],
     }
 
 

@@ -26,6 +26,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "include": ([],),
     "truncation": ("disabled",),
     "top_logprobs": (0,),
+    "prompt_logprobs": (),
     "max_tool_calls": (),
     "n": (1,),
 }

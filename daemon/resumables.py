@@ -14,12 +14,12 @@ import structlog
 from daemon.call import Call
 from daemon.errors import ApiError
 from daemon.live_requests import LiveRequest
-from daemon.mailbox import Accepted, Blamed, Item
+from daemon.mailbox import Accepted, Blamed, Item, PromptTold
 from daemon.response_bodies import ResponseBodies
 from daemon.resumable import AnswerLog, Resumable, Telling
 from daemon.resume_journal import ResumeJournal
 from engine.clock import Clock
-from engine.core.contents import RequestContents, TokenOutput
+from engine.core.contents import PromptLogprobs, RequestContents, TokenOutput
 from engine.core.decisions import FinishReason, RequestFinished
 from engine.core.sampling_params import SamplingParams
 from engine.protocol import Arrive
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_RESUMABLE = 4_096  # kept at a time
 MAX_FORGOTTEN = 16_384  # ids of which it is known that their time is over
+_TOLD = (PromptTold, TokenOutput)
 _OF_THIS_DAEMON = (FinishReason.DRAINED, FinishReason.LOST)  # ends that are none for the next one
 
 log = structlog.get_logger(__name__)
@@ -143,7 +144,7 @@ class Resumables:
             return
         if type(item) is Blamed:
             self.journal.remove(resumable.journal_name)
-        elif type(item) is TokenOutput or (type(item) is RequestFinished and item.reason not in _OF_THIS_DAEMON):
+        elif type(item) in _TOLD or (type(item) is RequestFinished and item.reason not in _OF_THIS_DAEMON):
             self.journal.append(resumable.journal_name, tuple(item))
 
     def _restored(self, name: str, opening: dict[str, Any], records: list[Any]) -> Resumable:
@@ -164,10 +165,12 @@ class Resumables:
         )
         self._by_id[resumable.request_id] = resumable
         answers.on_item = lambda item: self._note(resumable, item)
-        if not records or len(records[-1]) == len(TokenOutput._fields):  # it had not ended
+        if not records or len(records[-1]) != len(RequestFinished._fields):  # it had not ended
             self._numerics_class = opening["numerics_class"]
             token_ids = [item.token_id for item in answers.items if type(item) is TokenOutput]
-            call.requests[0] = self._engine.take_over(arrive, token_ids, opening["num_hit_blocks"], answers)
+            request = self._engine.take_over(arrive, token_ids, opening["num_hit_blocks"], answers)
+            request.is_prompt_told = any(type(item) is PromptTold for item in answers.items)
+            call.requests[0] = request
         return resumable
 
     # ── its time is over ─────────────────────────────────────────────────────────────────────────────────────────
@@ -196,6 +199,8 @@ class Resumables:
 
 
 def _item(record: tuple[Any, ...]) -> Item:
+    if len(record) == len(PromptTold._fields):
+        return PromptTold(record[0], PromptLogprobs(*record[1]))
     if len(record) == len(TokenOutput._fields):
         return TokenOutput(*record)
     return RequestFinished(*record)._replace(reason=FinishReason(record[1]))

@@ -56,6 +56,7 @@ class Turn:
         self._outcome = "cancelled"  # until it is known better
         self._resume_seconds = 0.0
         self._asks = list(question.counts.asks(prompts, self._seed))
+        question.prompt_ask.require_bound(prompts, question.counts.num_told)
         self._settings = answer_settings(question, service.text_model)
         answers = [Answer(service.text_model, **self._settings) for _ in self._asks]
         self._choices = Choices(answers, service.engine.lost_error, self._request_id, question.counts)
@@ -100,12 +101,15 @@ class Turn:
         return resumable
 
     def _ask_all(self, call: Call) -> None:
-        """Of each prompt the first choice; the others when it has its first token, if there are blocks to share."""
+        """Of each prompt the first choice; the others when it has its first token, if there is something to share."""
         for ask in self._asks:
-            if ask.index == ask.leader or len(ask.prompt) < self._service.engine.block_size:
+            tells_prompt = self._question.prompt_ask.num_top >= 0
+            if ask.index == ask.leader or (len(ask.prompt) < self._service.engine.block_size and not tells_prompt):
                 self._ask(call, ask, self._arrival_ns)
             else:
                 call.hold(ask.leader, partial(self._ask_later, call, ask))
+            if tells_prompt and ask.index != ask.leader:
+                call.followers.setdefault(ask.leader, []).append(ask.index)
 
     def _ask_later(self, call: Call, ask: Ask) -> None:
         """It arrives when it is sent, for it was not the queue that kept it waiting."""
@@ -128,7 +132,9 @@ class Turn:
             self._urgency(),
             arrival_ns,
             self._max_output_tokens(len(ask.prompt)),
-            question.sampling._replace(seed=ask.seed),
+            question.sampling._replace(
+                seed=ask.seed, num_prompt_logprobs=question.prompt_ask.num_top if ask.index == ask.leader else -1
+            ),
             contents,
             num_choices=question.counts.num_told if ask.index == ask.leader else 0,
         )

@@ -72,7 +72,7 @@ def test_every_field_of_both_endpoints_is_understood() -> None:
         assert question.stop_token_ids == (3, V - 1)
         assert (question.stream, question.include_usage, question.return_token_ids) == (True, True, True)
         assert (question.urgency, question.request_id, question.num_logprobs) == (Urgency(9, 300, 40), "my-id", 0)
-        assert question.sampling == (0.0, 0, 0.5, 0.1, 1.1, -2.0, 2.0, 0, 0, 2, True)
+        assert question.sampling == (0.0, 0, 0.5, 0.1, 1.1, -2.0, 2.0, 0, 0, 2, True, -1)
         assert question.unknown_fields == ()
 
 
@@ -112,7 +112,7 @@ def test_a_prompt_is_a_text_or_token_ids_or_a_list_of_them(prompt: Any, read: An
     ("field", "values"),
     [
         ("n", [0, -1, 1.5, "2", True, 1_000_000, 10**30]),
-        ("max_tokens", [0, -1, 1.5, "8", True, 10_000_000_000, 2**70]),
+        ("max_tokens", [-1, 1.5, "8", True, 10_000_000_000, 2**70]),
         ("stream_options", ["yes", [], 5, True]),
         (
             "prompt",
@@ -160,7 +160,7 @@ def test_an_invalid_value_is_refused_by_the_fields_name(field: str, values: list
         ("n", [0, True]),
         ("best_of", [2]),
         ("max_completion_tokens", [0, "8", 1.5]),
-        ("max_tokens", [-1, "8"]),
+        ("max_tokens", [0, -1, "8"]),
         ("messages", [None, [], "hello", {}, [1], [{}], [{"role": "user"}], [{"role": 5, "content": "x"}]]),
         ("messages", [[{"role": "user", "content": 5}], [{"role": "user", "content": [{"type": "image_url"}]}]]),
         ("logprobs", [1, "true"]),
