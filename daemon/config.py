@@ -74,8 +74,8 @@ class DaemonConfig:
         None,
         "BYTES",
         values.optional_byte_size,
-        "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take; on "
-        "a GPU what gpu-memory-utilization leaves",
+        "memory of the KV pool, as in 512MiB, used without num-kv-blocks; default: 256MiB, or what 8,192 tokens take; "
+        "on a GPU what gpu-memory-utilization leaves",
     )
     gpu_memory_utilization: float = _option(
         0.9,

@@ -1,7 +1,8 @@
 """`reprise doctor`: what this machine can run, and whether the bits hold here, before anybody relies on it.
 
 It loads the model as the engine would and compares far more than the start-up self-test does. With --gpu it looks at
-the GPU first, and then compares on it; where nothing can be computed on one it says what is missing.
+the GPU first, then compares on it, beside a KV pool of the size that serving would take, and says how large that is;
+where nothing can be computed on one it says what is missing.
 """
 
 import argparse
@@ -62,7 +63,8 @@ def examine(config: EngineConfig) -> Examination:
     from kernels.selftest import run_thorough_test
 
     clock = SystemClock()
-    built = build_runner(config, _KEY, clock, limits=_TEST_LIMITS)
+    limits = None if config.backend == "cuda" else _TEST_LIMITS  # a GPU's pool is made as serving would make it
+    built = build_runner(config, _KEY, clock, limits=limits)
     started_ns = clock.now_ns()
     report = run_thorough_test(built.runner.backend, int(built.info["num_threads"]))
     seconds = (clock.now_ns() - started_ns) / 1e9

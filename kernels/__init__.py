@@ -1,7 +1,8 @@
 """The kernels: numbers in, numbers out, each in one fixed order.
 
-Read in this order: `backend.py` (what a backend is given and gives back), `decoder.py` (a decoder's shape and weights),
-`stored_tensor.py` (weights as they lie in their files), `packing.py` (sequences' rows → a step's arrays), `sampling.py`
+Read in this order: `backend.py` and `device_backend.py` (what a backend is given and gives back), `decoder.py` (a
+decoder's shape and weights), `stored_tensor.py` (weights as they lie in their files), `packing.py` (sequences' rows → a
+step's arrays), `sampling.py`
 and `philox.py` (how a token is drawn), `memory.py` and `rotary.py` (what every backend needs), `block_digest.py` (a KV
 block's contents as a number), `reference.py`, `reference_attention.py` and `reference_sampling.py` (the meaning of each
 operation, in plain torch and numpy; `reference_layer.py` is one layer on one tile, `reference_attention_plan.py` which

@@ -15,16 +15,20 @@ import numpy as np
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.core.errors import EngineError, InvalidLimits
+from engine.core.errors import EngineError
 from engine.core.limits import Limits
-from engine.execution.kv_store import KVStore, default_kv_bytes, kv_block_bytes
+from engine.execution.device_pool import device_pool, wants_device_pool
+from engine.execution.filled_limits import block_bytes_of, fill_limits, require_positions
+from engine.execution.kv_store import KVStore
 from engine.execution.model import Model
 from engine.execution.runner import ModelRunner
 from engine.execution.weights.load import load_model
 from engine.log import Logger
+from engine.text.file_digests import cache_folder
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
 from kernels.backend import Backend, CannotLoad
+from kernels.device_backend import DeviceBackend
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.selftest import SelfTestReport, run_self_test
 
@@ -37,8 +41,8 @@ _BACKENDS_OWN = ("torch", "numeric_environment")  # of its numerics, worth a wor
 class BuiltRunner:
     """
     info   for the header of a recording and for people: backend, backends_passed_over (why auto took no faster one),
-           numerics_class, dtype, num_threads, self-test verdict (`p4_holds`, `self_test_failures`), model, environment;
-           values are texts, numbers, booleans and lists
+           numerics_class, dtype, num_threads, self-test verdict (`p4_holds`, `self_test_failures`), model, environment,
+           bytes of the KV pool and what its device's memory said of them; values are texts, numbers, booleans and lists
     """
 
     runner: ModelRunner
@@ -66,11 +70,12 @@ def build_runner(
         loading = pool.submit(load_text_model, source, encodes=False)  # as the daemon: both find an answer's end alike
         model = load_model(source)
         backend, passed_over = _backend(config, num_threads, model)
-        limits = limits or fill_limits(config, model, backend.kv_dtype)
-        _require_positions(limits, model)
-        _load(backend, model, limits.max_model_len)
+        if isinstance(backend, DeviceBackend):
+            backend.keep_choices_in(cache_folder())
+        limits, of_device = _loaded(backend, config, model, limits)
         text_model = loading.result()
     model.release_pages()
+    _tell(backend)
     verdict = run_self_test(backend, num_threads)
     if not verdict.holds:
         log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)
@@ -78,55 +83,35 @@ def build_runner(
     runner = ModelRunner(backend, kv_store, text_model, digest_key, clock, keeps_kv_digests=config.kv_digests)
     info = _info(backend, source, model, num_threads, verdict)
     info["backends_passed_over"] = passed_over
+    info["kv_cache_bytes"] = limits.num_kv_blocks * block_bytes_of(config, model, backend.kv_dtype)
+    info.update(of_device)
     info["eos_token_ids"] = list(text_model.eos_token_ids)
     info["load_ms"] = (clock.now_ns() - started_ns) // 1_000_000
     return BuiltRunner(runner, limits, info)
 
 
-def fill_limits(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> Limits:
-    """The core's limits, with the pool's size and the longest context derived where `config` leaves them open."""
-    if config.block_size < 1:
-        raise InvalidLimits(f"block_size is {config.block_size}: it must be at least 1")
-    num_kv_blocks = config.num_kv_blocks or _blocks_in_memory(config, model, kv_dtype)
-    max_model_len = config.max_model_len or min(model.context_length, num_kv_blocks * config.block_size)
-    return Limits(
-        num_kv_blocks=num_kv_blocks,
-        max_model_len=max_model_len,
-        swap_space_blocks=_blocks_in_swap_space(config, model, kv_dtype),
-        **config.given_limits(),
-    )
+def _loaded(
+    backend: Backend, config: EngineConfig, model: Model, limits: Limits | None
+) -> tuple[Limits, dict[str, Any]]:
+    """The limits, and what a device's memory says of the pool: there the weights come first, then what is left."""
+    of_device: dict[str, Any] = {}
+    if limits is None and wants_device_pool(config, backend):
+        _load(backend, model, config.max_model_len or model.context_length)
+        block_bytes = block_bytes_of(config, model, backend.kv_dtype)
+        num_bytes, of_device = device_pool(config, backend, model.context_length, block_bytes)
+        limits = fill_limits(config, model, backend.kv_dtype, num_bytes)
+        require_positions(limits, model)
+    else:
+        limits = limits or fill_limits(config, model, backend.kv_dtype)
+        require_positions(limits, model)
+        _load(backend, model, limits.max_model_len)
+    return limits, of_device
 
 
-def _blocks_in_memory(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
-    block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
-    block_size = config.block_size
-    num_bytes = config.kv_cache_memory_bytes or default_kv_bytes(block_bytes, block_size, model.context_length)
-    num_blocks = num_bytes // block_bytes
-    if num_blocks < 1:
-        raise InvalidLimits(
-            f"kv_cache_memory_bytes is {config.kv_cache_memory_bytes}, one block of {config.block_size} tokens takes "
-            f"{block_bytes}: give at least that much, or set num_kv_blocks"
-        )
-    return num_blocks
-
-
-def _blocks_in_swap_space(config: EngineConfig, model: Model, kv_dtype: np.dtype[Any]) -> int:
-    block_bytes = kv_block_bytes(model.parameters.shape, config.block_size, kv_dtype)
-    num_blocks = config.swap_space_bytes // block_bytes
-    if config.swap_space_bytes and num_blocks < 1:
-        raise InvalidLimits(
-            f"swap_space_bytes is {config.swap_space_bytes}, one block of {config.block_size} tokens takes "
-            f"{block_bytes}: give at least that much, or 0 to swap nothing"
-        )
-    return num_blocks
-
-
-def _require_positions(limits: Limits, model: Model) -> None:
-    if limits.max_model_len > model.context_length:
-        raise InvalidLimits(
-            f"max_model_len is {limits.max_model_len}, the model's context length is {model.context_length}: "
-            "lower max_model_len, or leave it at 0"
-        )
+def _tell(backend: Backend) -> None:
+    """What the backend has to say of its loading."""
+    while isinstance(backend, DeviceBackend) and backend.notices:
+        log.warning(backend.notices.pop(0))
 
 
 def _backend(config: EngineConfig, num_threads: int, model: Model) -> Choice:

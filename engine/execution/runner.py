@@ -36,6 +36,8 @@ from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
 from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
 from kernels.backend import Backend, Floats, LaunchingBackend
+from kernels.device_backend import DeviceBackend
+from kernels.sampling import DrawRow
 from kernels.scoring import RowScores
 
 _FLOAT = struct.Struct("<f")
@@ -158,16 +160,21 @@ class ModelRunner:
         if self.watch is not None:
             self.watch.allocated([block for _number, block in plan.new_blocks])
         rows = planned_rows(plan, self._requests)
-        return _Begun(plan.step, rows, [row for row in rows if row.emits], swap_ns, started_ns)
+        emitting = [row for row in rows if row.emits]
+        draws: list[DrawRow] | None = None
+        if isinstance(self.backend, DeviceBackend):
+            draws = [row.request.sampler.next_row() for row in emitting]
+            self.backend.expect_draws(draws)
+        return _Begun(plan.step, rows, emitting, draws, swap_ns, started_ns)
 
     def _finish(self, begun: "_Begun", hidden: Floats, executed_ns: int) -> StepResult:
         """What goes after it."""
-        step, rows, emitting, swap_ns, started_ns = begun
+        step, rows, emitting, draws, swap_ns, started_ns = begun
         filled = tuple(self._filled(rows))
         kv_digests = () if self.watch is None else self.watch.filled(self._filled_blocks(rows))
         if self._asked:
             self._ask_prompts(rows)
-        emitted, outputs = self._draw(emitting, hidden)
+        emitted, outputs = self._draw(emitting, draws, hidden)
         prompts = self._asked.told([row.number for row in emitting]) if self._asked else ()
         sampled_ns = self._clock.now_ns()
         execute_ns, sample_ns = executed_ns - started_ns, sampled_ns - executed_ns
@@ -229,12 +236,13 @@ class ModelRunner:
         extend_digests(digests, tokens, num_blocks, self.kv_store.block_size, self._digest_key)
 
     def _draw(
-        self, emitting: list[PlannedRow], hidden: Floats
+        self, emitting: list[PlannedRow], expected: list[DrawRow] | None, hidden: Floats
     ) -> tuple[tuple[tuple[int, str, int, int], ...], tuple[TokenOutput, ...]]:
         """Draw each emitting row's token and append it to its request; a row without finite logits draws none."""
         emitted: list[tuple[int, str, int, int]] = []
         outputs: list[TokenOutput] = []
-        draws = self.backend.draw([row.request.sampler.next_row() for row in emitting]) if emitting else []
+        rows = [row.request.sampler.next_row() for row in emitting] if expected is None else expected
+        draws = self.backend.draw(rows) if rows else []
         unfit = self._asked.not_finite() if self._asked else ()
         for row, of_row, draw in zip(emitting, hidden, draws, strict=True):
             flag = FinishFlag.ERROR
@@ -248,11 +256,15 @@ class ModelRunner:
 
 
 class _Begun(NamedTuple):
-    """A step whose forward pass is under way."""
+    """A step whose forward pass is under way.
+
+    draws   of the emitting rows, where the backend was told to expect them
+    """
 
     step: int
     rows: list[PlannedRow]
     emitting: list[PlannedRow]
+    draws: list[DrawRow] | None
     swap_ns: int
     started_ns: int
 

@@ -12,7 +12,8 @@ from engine.config import EngineConfig
 from engine.core.errors import EngineError, InvalidLimits
 from engine.core.limits import Limits
 from engine.execution import build
-from engine.execution.build import BuiltRunner, build_runner, fill_limits
+from engine.execution.build import BuiltRunner, build_runner
+from engine.execution.filled_limits import fill_limits
 from engine.execution.model import Model
 from engine.text.model_source import DEFAULT_MODEL, ModelSource
 from kernels.selftest import SelfTestReport

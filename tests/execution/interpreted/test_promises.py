@@ -4,6 +4,7 @@ The real loop, core, runner and recorder; only the device is missing, and the mo
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from engine.protocol import Arrive, Message
 from engine.text.model_source import ModelSource
 from engine.text.text_model import TextModel, load_text_model
 from kernels.cuda.backend import CudaBackend
+from kernels.cuda.running import DeviceSteps
+from kernels.cuda.staging import Staging
 from kernels.decoder import DecoderShape
 from recorder.header import Header
 from replay.check import check
@@ -77,7 +80,7 @@ def runner(backend: CudaBackend, text_model: TextModel, limits: Limits) -> Model
 
 
 def test_a_recording_with_swaps_and_prefix_hits_is_decided_executed_and_isolated_again(
-    backend: CudaBackend, text_model: TextModel, swapped: Path
+    backend: CudaBackend, text_model: TextModel, swapped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decisions = [decision for entry in entries_of(swapped) for decision in entry.decisions]
     modes = {decision.mode for decision in decisions if isinstance(decision, RequestPreempted)}
@@ -89,9 +92,26 @@ def test_a_recording_with_swaps_and_prefix_hits_is_decided_executed_and_isolated
         return OpenedRunner(runner(backend, text_model, limits), SCRIPTED_CLASS, {"backend": "cuda"})
 
     assert check(swapped).divergences == ()
+    copies = counted(monkeypatch, Staging, "download")
+    steps = counted(monkeypatch, DeviceSteps, "launch")
     executed = execute(swapped, open_runner=open_runner)
+    assert len(copies) == len(steps) > 10, "one copy to the host in each step, sampled tokens and all"
     assert executed.exit_code == 0, executed.as_text()
     (preempted, *_) = [each.request for each in decisions if isinstance(each, RequestPreempted)]
     isolated = isolate(swapped, str(preempted), open_runner=open_runner)
     assert isolated.exit_code == 0, isolated.as_text()
     assert isolated.figures["tokens"] == 7
+    assert not backend.read_back
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, kind: type, method: str) -> list[None]:
+    """Grows with each call of the method."""
+    calls: list[None] = []
+    original = getattr(kind, method)
+
+    def call(*arguments: Any) -> Any:
+        calls.append(None)
+        return original(*arguments)
+
+    monkeypatch.setattr(kind, method, call)
+    return calls

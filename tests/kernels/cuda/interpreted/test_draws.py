@@ -51,7 +51,7 @@ def test_each_way_gives_the_references_token() -> None:
     vocabulary = VOCAB_SIZE
     mask = array("I", [0, 0b1001] + [0] * 126 + [0x80000001])  # 32, 35, and two of the last chunk, which ends early
     greedy = DrawParameters(temperature=0.0)
-    some_bias = {"biased": ids_of([5, vocabulary + 3]), "biases": array("f", [30.0, 99.0])}
+    biased = DrawParameters(temperature=0.0, biased=ids_of([5, vocabulary + 3]), biases=array("f", [30.0, 99.0]))
     rows = [
         DrawRow(DrawParameters(seed=1), 0),
         DrawRow(DrawParameters(seed=2, temperature=0.7, min_p=0.02), 1, banned=ids_of([vocabulary - 1, vocabulary])),
@@ -60,7 +60,7 @@ def test_each_way_gives_the_references_token() -> None:
         DrawRow(DrawParameters(seed=9, presence_penalty=1.0, frequency_penalty=0.3), 3, SeenTokens((), [7, 7, 9])),
         DrawRow(greedy, 0, allowed=array("I")),
         DrawRow(greedy, 0, banned=ids_of(range(0, vocabulary, 2))),
-        DrawRow(DrawParameters(temperature=0.0, **some_bias), 0),
+        DrawRow(biased, 0),
         DrawRow(greedy, 0),
     ]
     logits = random_logits(np.random.default_rng(4), "wide", len(rows), vocabulary)
