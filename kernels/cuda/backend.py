@@ -18,7 +18,7 @@ import torch
 from kernels.backend import CannotLoad, KVMemory, KVPair, LinearProbe, StepBatch, StepOutput
 from kernels.cuda.attention_tuning import WideTiles, wide_tiles
 from kernels.cuda.autotune import NotInvariant
-from kernels.cuda.decoder_weights import to_device
+from kernels.cuda.decoder_weights import DecoderWeights, to_device
 from kernels.cuda.device_memory import kv_budget
 from kernels.cuda.interpreter import correct_interpreter
 from kernels.cuda.kv_memory import DeviceKV
@@ -61,10 +61,14 @@ class CudaBackend(DeviceKV):
 
     def load(self, parameters: DecoderParameters, max_positions: int) -> None:
         """Raises MemoryError, CannotLoad. `unsupported_reason` must have said nothing."""
-        self.shape = parameters.shape
-        self.vocab_size = parameters.shape.vocab_size
+        self.load_made(parameters.shape, lambda: to_device(parameters, max_positions, self._device))
+
+    def load_made(self, shape: DecoderShape, made: Callable[[], DecoderWeights]) -> None:
+        """The same with weights that never lay in a file: `made` makes them on the device."""
+        self.shape = shape
+        self.vocab_size = shape.vocab_size
         try:
-            weights = to_device(parameters, max_positions, self._device)
+            weights = made()
             self._weights, self._bits, notice = tuned(weights, self._device, self._folder)
             self.notices += [notice] if notice else []
             self._wide_tiles = self._tuned_attention()

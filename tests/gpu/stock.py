@@ -1,20 +1,26 @@
 """The same decoder in stock torch: the library's matrix products and attention, as fast as they come.
 
 What our kernels are compared with to know what invariance costs: cuBLAS and scaled_dot_product_attention choose by the
-batch, so a row's bits follow its company. Weights are bfloat16 on a device, dequantised once; keys and values lie in
-one piece for each sequence, which spares it the paging that serving needs. It is no backend, and nothing serves by it.
+batch, so a row's bits follow its company. Weights are bfloat16 on a device, dequantised once or the very tensors that
+our backend reads; keys and values lie in one piece for each sequence, which spares it the paging that serving needs. It
+is no backend, and nothing serves by it.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.backend import DecoderParameters
+from kernels.backend import DecoderParameters, DecoderShape
 from kernels.reference_layer import rotate
 from kernels.rotary import rotary_tables
 from kernels.stored_tensor import StoredTensor
+
+if TYPE_CHECKING:
+    from kernels.cuda.decoder_weights import DecoderWeights
+    from kernels.cuda.weights import Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +38,86 @@ class _Layer:
     down: Tensor
 
 
-class StockDecoder:
-    """`batch` sequences side by side, each of at most `max_length` tokens, all of one length at any time.
+@dataclass(frozen=True, slots=True)
+class StockWeights:
+    """cos, sin   float32 [positions, head dim / 2]"""
 
-    device, dtype   of weights, activations, keys and values
-    """
+    embedding: Tensor
+    layers: list[_Layer]
+    final_norm: Tensor
+    head: Tensor
+    cos: Tensor
+    sin: Tensor
 
-    def __init__(
-        self, parameters: DecoderParameters, batch: int, max_length: int, device: torch.device, dtype: torch.dtype
-    ) -> None:
+    @classmethod
+    def of(
+        cls, parameters: DecoderParameters, max_length: int, device: torch.device, dtype: torch.dtype
+    ) -> "StockWeights":
         assert not parameters.shape.beyond_llama, "a Llama-family decoder"
-        self.shape = shape = parameters.shape
-        self._device, self._dtype = device, dtype
-        self._embedding = self._matrix(parameters.embedding)
-        is_tied = parameters.head is parameters.embedding
-        self._head = self._embedding if is_tied else self._matrix(parameters.head)
-        self._final_norm = self._matrix(parameters.final_norm)
-        self._layers = [
+
+        def matrix(*stored: StoredTensor | None) -> Tensor:
+            parts = [torch.from_numpy(each.float32()).to(device, dtype) for each in stored if each is not None]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+        def optional(*stored: StoredTensor | None) -> Tensor | None:
+            return None if None in stored else matrix(*stored)
+
+        embedding = matrix(parameters.embedding)
+        layers = [
             _Layer(
-                self._matrix(layer.attention_norm),
-                self._matrix(layer.q, layer.k, layer.v),
-                self._optional(layer.q_bias, layer.k_bias, layer.v_bias),
-                self._optional(layer.q_norm),
-                self._optional(layer.k_norm),
-                self._matrix(layer.o),
-                self._matrix(layer.mlp_norm),
-                self._matrix(layer.gate, layer.up),
-                self._matrix(layer.down),
+                matrix(layer.attention_norm),
+                matrix(layer.q, layer.k, layer.v),
+                optional(layer.q_bias, layer.k_bias, layer.v_bias),
+                optional(layer.q_norm),
+                optional(layer.k_norm),
+                matrix(layer.o),
+                matrix(layer.mlp_norm),
+                matrix(layer.gate, layer.up),
+                matrix(layer.down),
             )
             for layer in parameters.layers
         ]
+        head = embedding if parameters.head is parameters.embedding else matrix(parameters.head)
         tables = rotary_tables(parameters.inverse_frequencies, max_length)
-        self._cos, self._sin = (torch.from_numpy(table).to(device) for table in tables)
+        cos, sin = (torch.from_numpy(table).to(device) for table in tables)
+        return cls(embedding, layers, matrix(parameters.final_norm), head, cos, sin)
+
+    @classmethod
+    def sharing(cls, weights: "DecoderWeights") -> "StockWeights":
+        """The tensors of weights that are bfloat16 and have neither biases nor norms per head: no byte is copied."""
+
+        def matrix(weight: "Weight") -> Tensor:
+            (part,) = weight.parts
+            assert part.planes.values.dtype == torch.bfloat16, "weights of bfloat16"
+            return part.planes.values
+
+        layers = [
+            _Layer(
+                layer.attention_norm.bfloat16(),
+                matrix(layer.qkv),
+                None,
+                None,
+                None,
+                matrix(layer.o),
+                layer.mlp_norm.bfloat16(),
+                matrix(layer.gate_up),
+                matrix(layer.down),
+            )
+            for layer in weights.layers
+        ]
+        ends = matrix(weights.embedding), layers, weights.final_norm.bfloat16(), matrix(weights.head)
+        return cls(*ends, weights.rotary.cos, weights.rotary.sin)
+
+
+class StockDecoder:
+    """`batch` sequences side by side, each of at most `max_length` tokens, all of one length at any time."""
+
+    def __init__(self, weights: StockWeights, shape: DecoderShape, batch: int, max_length: int) -> None:
+        self.shape = shape
+        self._weights = weights
+        self._dtype, device = weights.embedding.dtype, weights.embedding.device
         memory = (shape.num_layers, batch, shape.num_kv_heads, max_length, shape.head_dim)
-        self._keys, self._values = (torch.zeros(memory, device=device, dtype=dtype) for _ in range(2))
+        self._keys, self._values = (torch.zeros(memory, device=device, dtype=self._dtype) for _ in range(2))
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, start: int) -> Tensor:
@@ -74,14 +126,14 @@ class StockDecoder:
         It can be captured in a CUDA graph: that graph runs the step at the very same positions.
         """
         num_tokens = token_ids.shape[1]
-        cos, sin = (table[start : start + num_tokens, None] for table in (self._cos, self._sin))
-        hidden = F.embedding(token_ids, self._embedding)
-        for index, layer in enumerate(self._layers):
+        cos, sin = (table[start : start + num_tokens, None] for table in (self._weights.cos, self._weights.sin))
+        hidden = F.embedding(token_ids, self._weights.embedding)
+        for index, layer in enumerate(self._weights.layers):
             normed = self._norm(hidden, layer.attention_norm)
             hidden = hidden + F.linear(self._attend(index, layer, normed, start, cos, sin), layer.o)
             gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
             hidden = hidden + F.linear(F.silu(gate) * up, layer.down)
-        return F.linear(self._norm(hidden[:, -1], self._final_norm), self._head).float()
+        return F.linear(self._norm(hidden[:, -1], self._weights.final_norm), self._weights.head).float()
 
     def _attend(self, index: int, layer: _Layer, normed: Tensor, start: int, cos: Tensor, sin: Tensor) -> Tensor:
         """Attention's output [batch, num tokens, heads × head_dim]; writes this step's keys and values."""
@@ -98,7 +150,7 @@ class StockDecoder:
         keys, values = self._keys[index, :, :, :end], self._values[index, :, :, :end]
         mask = None
         if start and num_tokens > 1:  # a later chunk: causal from the last key backwards
-            mask = torch.ones(num_tokens, end, dtype=torch.bool, device=self._device).tril(start)
+            mask = torch.ones(num_tokens, end, dtype=torch.bool, device=q.device).tril(start)
         attended = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             keys,
@@ -111,11 +163,3 @@ class StockDecoder:
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.shape.norm_epsilon)
-
-    def _matrix(self, *stored: StoredTensor) -> Tensor:
-        parts = [torch.from_numpy(each.float32()).to(self._device, self._dtype) for each in stored]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def _optional(self, *stored: StoredTensor | None) -> Tensor | None:
-        present = [each for each in stored if each is not None]
-        return self._matrix(*present) if present else None

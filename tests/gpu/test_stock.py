@@ -8,7 +8,7 @@ from kernels.backend import DecoderParameters, DecoderShape, Floats
 from kernels.packing import SequenceRows
 from kernels.reference import ReferenceBackend
 from tests.execution.steps import Memory
-from tests.gpu.stock import StockDecoder
+from tests.gpu.stock import StockDecoder, StockWeights
 from tests.kernels.tiny_models import random_parameters
 
 SHAPE = DecoderShape(2, 64, 96, 6, 2, 16, 120, 1e-5)
@@ -17,7 +17,8 @@ TOKENS = [[7, 3, 11, 90, 55, 2, 31, 4], [1, 118, 60, 60, 5, 9, 77, 12]]
 
 def stock_logits(parameters: DecoderParameters, pieces: tuple[int, ...]) -> Floats:
     """Of the last token, the eight computed in these pieces."""
-    decoder = StockDecoder(parameters, len(TOKENS), 16, torch.device("cpu"), torch.float32)
+    weights = StockWeights.of(parameters, 16, torch.device("cpu"), torch.float32)
+    decoder = StockDecoder(weights, parameters.shape, len(TOKENS), 16)
     start, logits = 0, torch.empty(0)
     for count in pieces:
         logits = decoder.step(torch.tensor(TOKENS)[:, start : start + count], start)
