@@ -32,12 +32,14 @@ log = Logger(__name__)
 
 @dataclass(slots=True)
 class _Followed:
-    """emitted: token id, digest and log-probability bits of each; blocks: digests by place in its block table."""
+    """emitted: token id, digest and log-probability bits of each; blocks: digests by place in its block table;
+    prompt: digest of what it was told of its prompt."""
 
     arrived: RequestArrived
     contents: RequestContents
     emitted: list[tuple[int, int, int]] = field(default_factory=list)
     blocks: dict[int, int] = field(default_factory=dict)
+    prompt: tuple[int, int, int] | None = None
 
 
 class SelfAudit:
@@ -119,6 +121,9 @@ class SelfAudit:
         for number, index, digest in event.kv_digests:
             if (followed := self._following.get(number)) is not None:
                 followed.blocks[index] = digest
+        for told in event.prompt_logprobs:
+            if (followed := self._following.get(told[0])) is not None:
+                followed.prompt = told
 
     def _see_found(self, followed: _Followed, decision: RequestAdmitted) -> None:
         """Blocks that others have filled for it."""
@@ -145,6 +150,7 @@ class _Audit:
         self._steps: Generator[StepResult, None, None] = steps_alone(alone, followed.contents, limits, runner)
         self._num_equal = 0
         self._other_block: tuple[int, int] | None = None  # its place, and its digest alone
+        self._is_prompt_equal = True
 
     def step(self) -> AuditCompleted | None:
         """Compute one step and compare; the outcome, when it has ended."""
@@ -156,6 +162,8 @@ class _Audit:
         if result is None:  # it ended before it had emitted as much
             return self._completed(self._num_equal if self._num_equal < len(self._expected) else -1)
         self._compare_blocks(result.completed)
+        for told in result.completed.prompt_logprobs:
+            self._is_prompt_equal = self._followed.prompt in (None, told)
         for (_number, _flag, digest, bits), output in zip(result.completed.emitted, result.outputs, strict=False):
             if self._expected[self._num_equal] != (output.token_id, digest, bits):
                 return self._completed(self._num_equal)
@@ -178,7 +186,7 @@ class _Audit:
 
     def _completed(self, first_difference: int, error: str = "") -> AuditCompleted:
         self._steps.close()
-        is_equal = first_difference < 0 and self._other_block is None
+        is_equal = first_difference < 0 and self._other_block is None and self._is_prompt_equal
         result = AuditResult.FAILED if error else AuditResult.EQUAL if is_equal else AuditResult.DIFFERENT
         first_block = self._other_block[0] if self._other_block else -1
         num_tokens = self._num_equal + (first_difference >= 0)

@@ -171,6 +171,7 @@ class _Execution:
             "hidden_digests": counts.hidden_digests,
             "block_digests": counts.block_digests,
             "kv_digests": counts.kv_digests,
+            "prompt_digests": counts.prompt_digests,
             "requests": counts.requests,
             "preemptions": counts.preemptions,
             "cancels": counts.cancels,

@@ -15,7 +15,7 @@ from replay.divergence import (
     differences,
 )
 from replay.lives import Life
-from replay.model_runs.reexecution import Difference, FilledBlock, KVBlock, PromptDigest
+from replay.model_runs.reexecution import Difference, FilledBlock, KVBlock, PromptDigest, PromptLogprobsDigest
 from replay.transcript import Trail, describe, name_of
 
 
@@ -69,6 +69,11 @@ def _likely_cause(difference: Difference, classification: Classification) -> str
         return (
             "keys and values of a full block, though the tokens drawn so far are equal: what it was computed from was "
             "overwritten, stale or another's; or a kernel whose result is not fixed by its row"
+        )
+    if isinstance(difference.expected, PromptLogprobsDigest):
+        return (
+            "the prompt's log-probabilities have other bits, or were not told, though the tokens are equal: "
+            "a row of the prompt was computed from other keys and values, or its logits depend on the batch"
         )
     if isinstance(difference.expected, FilledBlock) or isinstance(difference.got, FilledBlock):
         return "the tokens are equal, yet not the blocks they fill: the way digests are computed changed"

@@ -41,6 +41,7 @@ class RequestHistory:
     lenders           request → block: blocks in its table that other requests had held before
     kv_digests        place in its block table → digest, of the blocks that it filled itself, as filled last
     kv_moments        … and when that was
+    prompt            as `StepCompleted.prompt_logprobs` has it, and when that was; None: it was told nothing of it
     """
 
     arrived: RequestArrived
@@ -51,6 +52,7 @@ class RequestHistory:
     lenders: dict[int, int] = field(default_factory=dict)
     kv_digests: dict[int, int] = field(default_factory=dict)
     kv_moments: dict[int, Moment] = field(default_factory=dict)
+    prompt: tuple[tuple[int, int, int], Moment] | None = None
 
     def moment(self, entry: Entry, step: int) -> Moment:
         return Moment(entry.sequence, entry.now_ns, step, self.num_preemptions, self.num_hit_blocks)
@@ -132,6 +134,9 @@ class LifeHistory:
         for request, index, digest in event.kv_digests:
             filling = self.requests[request]
             filling.kv_digests[index], filling.kv_moments[index] = digest, filling.moment(entry, event.step)
+        for told in event.prompt_logprobs:
+            if told[0] not in self._ended:
+                self.requests[told[0]].prompt = told, self.requests[told[0]].moment(entry, event.step)
         token_ids = self._contents.tokens.get(event.step, ())
         for token in recorded_tokens(event, token_ids, self._counter):
             if token.request in self._ended:

@@ -202,6 +202,8 @@ class _Isolation:
         finally:
             alone.close()
             self.num_tokens += num_equal
-        if num_equal == len(request.tokens) and runner.first is None:
+        told = runner.prompt if request.prompt is not None and agreement.compare_bits else None
+        prompt = told if request.prompt is not None and told is not None and told != request.prompt[0] else None
+        if num_equal == len(request.tokens) and runner.first is None and prompt is None:
             return None
-        return Unequal(num_equal, None, block=runner.first)
+        return Unequal(num_equal, None, block=runner.first, prompt=prompt)

@@ -20,7 +20,7 @@ from replay.divergence import (
 from replay.history import LifeHistory, Moment, RequestHistory
 from replay.lives import Life
 from replay.model_runs.kv_blocks import OtherBlock
-from replay.model_runs.reexecution import KVBlock
+from replay.model_runs.reexecution import KVBlock, PromptLogprobsDigest
 from replay.tokens import Computed
 from replay.transcript import Trail
 
@@ -32,12 +32,14 @@ class Unequal(NamedTuple):
 
     block   the first that held other keys and values by then, of those that the request filled itself; when all tokens
             are equal it is what differs, for bits alone and in company are the same (P4)
+    prompt  what it is told of its prompt alone, where that differs; told where tokens and blocks are equal
     """
 
     num_equal: int
     computed: Computed | None
     raised: Raised | None = None
     block: OtherBlock | None = None
+    prompt: tuple[int, int, int] | None = None
 
 
 class Subject(NamedTuple):
@@ -52,12 +54,16 @@ class Subject(NamedTuple):
 def report(path: Path, subject: Subject, unequal: Unequal, environment: tuple[str, ...]) -> Divergence:
     """The divergence of a subject at its first unequal token, or block."""
     request, number = subject.request, subject.request.arrived.request
-    expected: EmittedToken | KVBlock
-    got: EmittedToken | KVBlock | Raised | None
+    expected: EmittedToken | KVBlock | PromptLogprobsDigest
+    got: EmittedToken | KVBlock | PromptLogprobsDigest | Raised | None
     if unequal.num_equal == len(request.tokens) and unequal.block is not None:
         index, *digests = unequal.block
         expected, got = [KVBlock(number, index, digest) for digest in digests]
         moment, classification = request.kv_moments[index], Classification.NUMERIC
+    elif unequal.num_equal == len(request.tokens) and unequal.prompt is not None and request.prompt is not None:
+        recorded, moment = request.prompt
+        expected, got = PromptLogprobsDigest(*recorded), PromptLogprobsDigest(*unequal.prompt)
+        classification = Classification.NUMERIC
     else:
         expected, moment = request.tokens[unequal.num_equal], request.moments[unequal.num_equal]
         got = unequal.computed.token if unequal.computed else unequal.raised
@@ -118,7 +124,7 @@ def _numbers(requests: list[int]) -> str:
 def _likely_cause(classification: Classification, moment: Moment, unequal: Unequal) -> str:
     if unequal.raised is not None:
         return "executing it alone raised: read the error"
-    if unequal.computed is None and unequal.block is None:
+    if unequal.computed is None and unequal.block is None and unequal.prompt is None:
         return "alone it ended earlier: a stop condition that depends on more than the request's own tokens"
     if classification is Classification.TIE:
         return "the two most likely tokens are as good as equal, so the smallest difference of bits swaps them"

@@ -125,4 +125,5 @@ def as_arrived(request: Request, block_size: int) -> RequestArrived:
         request.num_output_tokens,
         num_handovers=1,
         num_cached_tokens=request.num_cached_tokens,
+        wants_prompt_logprobs=request.wants_prompt_logprobs,
     )

@@ -90,6 +90,9 @@ def _completed(event: events.StepCompleted) -> str:
     filled = " ".join(f"{request}:{digest.hex()[:16]}" for request, digest in event.filled)
     if event.kv_digests:
         filled += "] kv=[" + " ".join(f"{request}:{index}:{digest:016x}" for request, index, digest in event.kv_digests)
+    if event.prompt_logprobs:
+        prompts = [f"{request}:{count}:{digest:016x}" for request, count, digest in event.prompt_logprobs]
+        filled += "] prompts=[" + " ".join(prompts)
     times = f"execute={event.execute_ns / 1e6:.3f}ms sample={event.sample_ns / 1e6:.3f}ms"
     return f"emitted=[{emitted}] filled=[{filled}] {times}"
 

@@ -96,6 +96,7 @@ class _Comparable:
                 changes["filled"] = tuple([(request, b"") for request, _digest in record.filled])
             if not self._same_numerics:
                 changes["emitted"] = tuple([(request, flag, 0, 0) for request, flag, _digest, _bits in record.emitted])
+                changes["prompt_logprobs"] = tuple([(*told[:2], 0) for told in record.prompt_logprobs])
         return record._replace(**changes) if changes else record
 
 

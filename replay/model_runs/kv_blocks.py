@@ -1,4 +1,5 @@
-"""Which block of a request holds other keys and values alone than in company: the first of them went wrong first.
+"""Which block of a request holds other keys and values alone than in company: the first of them went wrong first. And
+whether its prompt's log-probabilities are the same.
 
 It stands between who runs the request and the runner, and looks at what each step has filled.
 """
@@ -25,9 +26,11 @@ class ComparingRunner:
 
     expected   digests of the blocks that the request filled, by place in its block table, as recorded
     first      the first that differs; None: none did, or digests were not kept on both sides
+    prompt     digest of what it is told of its prompt; None before that
     """
 
     def __init__(self, runner: Runner, expected: Mapping[int, int]) -> None:
+        self.prompt: tuple[int, int, int] | None = None
         self._runner = runner
         self._expected = expected
         self.first: OtherBlock | None = None
@@ -49,4 +52,6 @@ class ComparingRunner:
             expected = self._expected.get(index, digest)
             if self.first is None and expected != digest:
                 self.first = OtherBlock(index, expected, digest)
+        for told in result.completed.prompt_logprobs:
+            self.prompt = told
         return result

@@ -57,6 +57,7 @@ class Rebuilt(NamedTuple):
             emitted=tuple([row for row in event.emitted if row[0] not in self.left_out]),
             filled=tuple([row for row in event.filled if row[0] not in self.left_out]),
             kv_digests=tuple([row for row in event.kv_digests if row[0] not in self.left_out]),
+            prompt_logprobs=tuple([row for row in event.prompt_logprobs if row[0] not in self.left_out]),
         )
 
 

@@ -183,8 +183,11 @@ class _Redaction:
             rows.append((request, token))
         self._done.num_tokens += len(rows)
         kv_digests = self._result.completed.kv_digests if self._result else ()
+        prompts = {row[0]: row for row in self._result.completed.prompt_logprobs} if self._result else {}
+        told = tuple([prompts.get(row[0], (*row[:2], 0)) for row in event.prompt_logprobs])
         self._result = None
         redacted = event._replace(emitted=tuple(emitted), filled=filled, kv_digests=kv_digests)
+        redacted = redacted._replace(prompt_logprobs=told)
         return redacted, [(TOKENS, event.step, rows)]
 
     def _fill(self, held: _Held, original: bytes) -> bytes:

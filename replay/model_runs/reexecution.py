@@ -43,6 +43,7 @@ class Counts:
     hidden_digests: int = 0
     block_digests: int = 0
     kv_digests: int = 0
+    prompt_digests: int = 0
     requests: int = 0
     preemptions: int = 0
     cancels: int = 0
@@ -74,6 +75,14 @@ class KVBlock(NamedTuple):
     request: int
     block_index: int
     kv_digest: int
+
+
+class PromptLogprobsDigest(NamedTuple):
+    """Of what a request was told of its prompt's tokens."""
+
+    request: int
+    num_tokens: int
+    logprobs_digest: int
 
 
 class Difference(NamedTuple):
@@ -218,7 +227,9 @@ class Reexecution:
             if left != right:
                 return Difference(left, right, plan)
             self._counts.block_digests += 1
-        return self._kv_blocks(expected, got, plan) if self._compare_bits else None
+        if not self._compare_bits:
+            return None
+        return self._kv_blocks(expected, got, plan) or self._prompts(expected, got, plan)
 
     def _kv_blocks(self, expected: StepCompleted, got: StepCompleted, plan: StepPlanned) -> Difference | None:
         """Where both sides kept digests of what lies in them."""
@@ -226,6 +237,17 @@ class Reexecution:
             if left != right:
                 return Difference(KVBlock(*left), KVBlock(*right), plan)
             self._counts.kv_digests += 1
+        return None
+
+    def _prompts(self, expected: StepCompleted, got: StepCompleted, plan: StepPlanned) -> Difference | None:
+        now = {digest[0]: digest for digest in got.prompt_logprobs}
+        for recorded in expected.prompt_logprobs:
+            if now.get(recorded[0]) != recorded:
+                computed = now.get(recorded[0])
+                return Difference(
+                    PromptLogprobsDigest(*recorded), PromptLogprobsDigest(*computed) if computed else None, plan
+                )
+            self._counts.prompt_digests += 1
         return None
 
 

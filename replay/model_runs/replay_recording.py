@@ -65,6 +65,7 @@ class ReplayRecording:
                 return
             got = result.completed
             event = event._replace(emitted=got.emitted, filled=got.filled, kv_digests=got.kv_digests)
+            event = event._replace(prompt_logprobs=got.prompt_logprobs)
             self._recorder.record_tokens(event.step, result.outputs)
         self._recorder.record(entry._replace(event=event))
         self._num_entries += 1

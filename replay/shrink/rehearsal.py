@@ -120,7 +120,7 @@ class _Rehearsal:
         event: StepCompleted | StepFailed
         outputs: tuple[TokenOutput, ...] = ()
         try:
-            completed, outputs, _prompts = self._executor.execute(plan)
+            completed, outputs = self._executor.execute(plan)
             event = completed._replace(execute_ns=time.execute_ns, sample_ns=time.sample_ns, swap_ns=time.swap_ns)
         except Exception as error:  # as in the engine's loop: whatever a kernel raises ends these requests only
             event = StepFailed(plan.step, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])

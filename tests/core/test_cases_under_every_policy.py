@@ -69,7 +69,7 @@ class Served:
 
     def complete(self) -> list[Decision]:
         assert self.result is not None
-        (completed, outputs), self.result = self.result, None
+        (completed, outputs, _prompts), self.result = self.result, None
         for output in outputs:
             if output.request in self.core.requests:
                 self.tokens.setdefault(output.request, []).append(output.token_id)

@@ -87,12 +87,12 @@ def test_a_stream_tells_what_a_whole_answer_tells(tell: Tell, fields: dict[str, 
     async def story(served: Served) -> None:
         body = completion(prompt=[PROMPT, OTHER], n=n, max_tokens=max_tokens, **fields)
         _, whole = await served.post("/v1/completions", body)
-        choices = [
+        choices: list[dict[str, Any]] = [
             {"text": "", "logprobs": {}, "prompt_logprobs": None, "finish_reason": None} for _ in whole["choices"]
         ]
         for chunk in await _chunks(served, "/v1/completions", body):
             (part,) = chunk["choices"]
-            choice: dict[str, Any] = choices[part["index"]]
+            choice = choices[part["index"]]
             choice["text"] += part["text"]
             for name, column in (part["logprobs"] or {}).items():
                 choice["logprobs"].setdefault(name, []).extend(column)

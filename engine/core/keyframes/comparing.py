@@ -73,7 +73,8 @@ class _Unfolded:
         elif tag == OBJECT:
             self._unfold_object(rest[0], rest[1:], path)
         elif tag == RECORD:
-            self._unfold_fields(*self._classes[rest[0]], rest[1:], path)
+            name, fields = self._classes[rest[0]]
+            self._unfold_fields(name, fields, rest[1:], path)
         elif tag in (LIST, DEQUE):
             self._met.append(path)
             self._unfold_items(_items(rest[-1]), path)
