@@ -36,6 +36,7 @@ In reading order:
     vault.py         token ids, read back
     audit.py         who read them
     timeline.py      entries → what goes on now, spans per request, totals
+    in_turn.py       entries in which a step that was planned ahead is planned in its turn
     metrics/         what it says, as Prometheus families
     spans/           what it tells of requests, as traces: for viewers and OpenTelemetry
     request_span.py  one request's life; TTFT, ITL and TPOT are defined there only

@@ -32,9 +32,11 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    StepLaunched,
 )
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry, RecordingGap
+from recorder.in_turn import InTurn
 from recorder.recent_ends import RecentEnds
 from recorder.request_span import Phase, RequestSpan
 from recorder.totals import Totals
@@ -80,7 +82,9 @@ class Timeline:
         self._keep_histories = keep_spans and keep_histories
         self._ends = RecentEnds()
         self._num_step_tokens = 0
-        self._planned = (-1, 0)  # the step under way, and when it was planned
+        self._planned = (-1, 0)  # the step under way, and since when it is
+        self._counted_step = -1  # the latest whose blocks are counted
+        self._in_turn = InTurn()
         self._on_record: dict[type[Any], Callable[[Any, int], None]] = {
             RequestCancelled: self._on_cancelled,
             StepCompleted: self._on_step_completed,
@@ -111,6 +115,8 @@ class Timeline:
     def begin_engine(self, limits: Limits) -> None:
         """A new engine process begins with an empty pool of this size."""
         self.limits = limits
+        self._in_turn.forget()
+        self._counted_step = -1
         self.num_kv_blocks = self.num_blocks_free = limits.num_kv_blocks
         self.num_host_blocks = limits.swap_space_blocks
         self.is_thrashing = False
@@ -123,6 +129,7 @@ class Timeline:
         if self.first_ns is None:
             self.first_ns = now_ns
         self.last_ns = now_ns
+        entry = self._in_turn(entry)
         event, decisions = entry.event, entry.decisions
         num_decisions = self.totals.num_decisions
         if type(event) is RequestArrived:
@@ -134,7 +141,9 @@ class Timeline:
             num_decisions[kind] = num_decisions.get(kind, 0) + 1
             if on_decision := self._on_record.get(kind):
                 on_decision(decision, now_ns)
-        if type(event) is ExecutorRestarted:
+        if type(event) is StepLaunched and self._in_turn.ahead is not None:
+            self._count_blocks(self._in_turn.ahead)
+        elif type(event) is ExecutorRestarted:
             self._begin_again(event, now_ns)
 
     # ── a request comes, waits, runs and ends ────────────────────────────────────────────────────────────────────
@@ -289,9 +298,15 @@ class Timeline:
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _on_step_planned(self, decision: StepPlanned, now_ns: int) -> None:
+    def _count_blocks(self, decision: StepPlanned) -> None:
         self.num_blocks_free = decision.num_blocks_free  # exact: overrides what was added up since the last plan
         self.totals.num_evicted_blocks += len(decision.evicted_blocks)
+        self._counted_step = decision.step
+
+    def _on_step_planned(self, decision: StepPlanned, now_ns: int) -> None:
+        """Its turn has come; when it was planned ahead its blocks are counted already."""
+        if decision.step != self._counted_step:
+            self._count_blocks(decision)
         live = self.live
         num_step_tokens = 0
         for request, start, count in decision.rows:

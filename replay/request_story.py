@@ -3,7 +3,7 @@
 Of a step only the request's own row is told. It reads entries and compares nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from engine.core.decisions import RequestDeferred, RequestPreempted, StepPlanned, TokensEmitted
@@ -53,7 +53,7 @@ def story(run: Run, request: int) -> Iterator[Line]:
 
 def story_in(life: Life, entries: Iterable[Entry], request: int) -> Iterator[Line]:
     """The same of one engine process; `entries`: those of it that concern the request, others among them or not."""
-    planned: StepPlanned | None = None
+    planned: dict[int, StepPlanned] = {}  # the two latest
     for entry in entries:
         yield from _event_lines(entry, life, request, planned)
         for decision in entry.decisions:
@@ -61,14 +61,16 @@ def story_in(life: Life, entries: Iterable[Entry], request: int) -> Iterator[Lin
             if text is not None:
                 yield Line(entry.sequence, entry.now_ns - life.opened_ns, name_of(decision), True, text)
             if isinstance(decision, StepPlanned):
-                planned = decision
+                planned[decision.step] = decision
+                planned.pop(decision.step - 2, None)
 
 
-def _event_lines(entry: Entry, life: Life, request: int, planned: StepPlanned | None) -> Iterator[Line]:
+def _event_lines(entry: Entry, life: Life, request: int, planned: Mapping[int, StepPlanned]) -> Iterator[Line]:
     event = entry.event
     text: str | None
     if isinstance(event, StepFailed):
-        text = event.error if planned and any(row[0] == request for row in planned.rows) else None
+        plan = planned.get(event.step)
+        text = event.error if plan and any(row[0] == request for row in plan.rows) else None
     else:
         text = _about(event, request)
     if text is not None:

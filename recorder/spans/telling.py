@@ -17,6 +17,7 @@ from engine.core.decisions import (
 from engine.core.events import ExecutorRestarted, RequestArrived, RequestCancelled, StepCompleted, StepFailed
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry, RecordingGap
+from recorder.in_turn import InTurn
 from recorder.incidents import incident_in
 from recorder.request_span import Phase
 from recorder.spans.moments import (
@@ -47,6 +48,7 @@ class Telling:
         self._timeline = Timeline(keep_spans=True, keep_histories=False)
         self._lives = Stretches(self._timeline)
         self._planned: tuple[StepPlanned, int, int] | None = None  # with its time and tokens
+        self._in_turn = InTurn()
         self._gauges: dict[str, int] = {}
         self._num_flows = 0
         self._engine_number = 0
@@ -61,11 +63,13 @@ class Telling:
         """A new engine process begins with an empty core."""
         self._timeline.begin_engine(limits)
         self._engine_number += 1
+        self._in_turn.forget()
         self._planned = None
 
     def apply(self, entry: Entry) -> Iterator[Moment]:
         """What the entry tells; to be read to its end."""
         self._timeline.apply(entry)
+        entry = self._in_turn(entry)
         self._lives.sequence = entry.sequence
         yield from self._entry(entry)
 

@@ -91,7 +91,8 @@ def block(session: "Session", argument: str) -> Answer:
     if wanted >= state.core.pool.num_blocks:
         raise BadCommand(f"there is no block {wanted}", f"the pool has {state.core.pool.num_blocks}, counted from 0")
     here = state.blocks()[wanted]
-    bound = state.step if state.step_under_way else state.step + 1  # what is under way has not been written yet
+    under_way = state.step_under_way
+    bound = under_way.step if under_way else state.step + 1  # what is under way has not been written yet
     writer, readers = histories.last_writer(wanted, bound), histories.readers(wanted, bound, state.sequence)
     events = histories.block_events(wanted, state.sequence, _LAST_EVENTS)
     owners = " ".join(map(str, here.owners)) or "nobody"

@@ -15,10 +15,11 @@ from engine.core.decisions import (
     StepPlanned,
     TokensEmitted,
 )
-from engine.core.events import KVMismatch, PolicyChanged, RequestArrived, StepCompleted, StepFailed
+from engine.core.events import KVMismatch, PolicyChanged, RequestArrived, StepCompleted, StepFailed, StepLaunched
 from engine.core.kv_mismatch import taken_out
 from engine.core.limits import Limits
 from engine.core.vocabulary import CoreKeyframe, Entry, RecordingClosed, RecordingGap
+from recorder.in_turn import InTurn
 from recorder.timeline import Timeline
 from replay.index.block_writes import BlockWrites
 from replay.index.decision_rows import tell_decision
@@ -47,6 +48,8 @@ class Indexer:
         self._slices = Slices(self.moment, sink)
         self._holdings = Holdings(self.moment, sink)
         self._writes = BlockWrites(self.moment, sink)
+        self._in_turn = InTurn()
+        self._held_step = -1
         self._is_lost = False
         self._expected: int | None = None
         self._life: Life | None = None
@@ -64,6 +67,8 @@ class Indexer:
         limits = Limits.from_dict(life.header.limits)
         moment = self.moment
         moment.life, moment.sequence, moment.step, moment.policy = number, -1, 0, limits.scheduling_policy
+        self._in_turn.forget()
+        self._held_step = -1
         self._life, self._is_lost, self._expected = life, not life.header.starts_fresh, life.header.first_sequence
         if resumed is not None:
             self._is_lost, self._expected = resumed.is_lost, None
@@ -82,10 +87,12 @@ class Indexer:
             return
         moment.sequence, moment.now_ns = entry.sequence, entry.now_ns
         self._watch_for_holes(entry)
+        recorded, entry = entry, self._in_turn(entry)
+        decisions = entry.decisions
         if decisions and type(decisions[-1]) is StepPlanned:
             moment.step = decisions[-1].step
         self._on_event(entry)
-        self._timeline.apply(entry)
+        self._timeline.apply(recorded)
         for at, decision in enumerate(decisions):
             tell_decision(self._sink, moment, at, decision)
             tell_mark(self._sink, moment, decision)
@@ -93,6 +100,8 @@ class Indexer:
                 on_decision(decision)
         if decisions and type(decisions[-1]) is StepPlanned:
             moment.step += 1
+        elif type(event) is StepLaunched and self._in_turn.ahead is not None and not self._is_lost:
+            self._hold(self._in_turn.ahead)
         if len(self._timeline.spans) > len(self._timeline.live):
             self._requests.tell_ended()
 
@@ -202,10 +211,16 @@ class Indexer:
 
     def _on_planned(self, plan: StepPlanned) -> None:
         counts = self._slices.on_planned(plan)
-        self._steps.on_planned(plan, *counts)
+        self._steps.on_planned(plan, self._in_turn.plan_sequence, *counts)
         if not self._is_lost:
-            self._holdings.on_planned(plan)
+            self._hold(plan)
             self._writes.on_planned(plan, self._holdings.tables)
+
+    def _hold(self, plan: StepPlanned) -> None:
+        """Once: whoever holds what is known as soon as the step is planned, also where that is before its turn."""
+        if plan.step != self._held_step:
+            self._held_step = plan.step
+            self._holdings.on_planned(plan)
 
     def _on_emitted(self, decision: TokensEmitted) -> None:
         self._slices.on_emitted(decision.rows)

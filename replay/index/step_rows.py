@@ -33,8 +33,9 @@ class StepRows:
         self._num_hits += decision.num_hit_blocks
         self._num_evicted += len(decision.evicted_blocks)
 
-    def on_planned(self, plan: StepPlanned, num_prefill_tokens: int, num_decodes: int) -> None:
-        self.planned_sequence, self._planned_ns = self._moment.sequence, self._moment.now_ns
+    def on_planned(self, plan: StepPlanned, sequence: int, num_prefill_tokens: int, num_decodes: int) -> None:
+        """Its turn has come; `sequence`: of the entry that planned it, this one or one before."""
+        self.planned_sequence, self._planned_ns = sequence, self._moment.now_ns
         self._step = plan.step
         num_evicted = self._num_evicted + len(plan.evicted_blocks)
         self._plan = (

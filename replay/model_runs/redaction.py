@@ -36,6 +36,7 @@ from recorder.errors import RecordingError
 from recorder.format import SEGMENT_MAGIC, VAULT_MAGIC, segment_path, vault_path
 from recorder.frames import FramedFile
 from recorder.header import Header
+from recorder.in_turn import InTurn
 from recorder.sealing import seal
 from recorder.vault_records import PROMPT, TOKENS
 from replay.environment import NUMERICS_CLASS
@@ -104,6 +105,7 @@ class _Redaction:
         self._blocks: dict[bytes, tuple[tuple[int, ...], bytes]] = {}  # original digest → tokens, digest here
         self._held: dict[int, _Held] = {}
         self._result: StepResult | None = None
+        self._in_turn = InTurn()
         self._states = RedactedStates(header)
         self._next_sequence = header.first_sequence
         self._last_now_ns = header.created_now_ns
@@ -203,7 +205,7 @@ class _Redaction:
     def _carry_out(self, entry: Entry) -> None:
         if self._runner is None:
             return
-        for decision in entry.decisions:
+        for decision in self._in_turn(entry).decisions:
             if isinstance(decision, StepPlanned):
                 self._result = self._runner.execute(decision)
             else:

@@ -21,6 +21,7 @@ from engine.core.events import KVMismatch, RequestArrived, RequestCancelled, Ste
 from engine.core.kv_mismatch import taken_out, without_rows
 from engine.core.vocabulary import Entry
 from engine.execution.interface import Runner, StepResult
+from recorder.in_turn import InTurn
 from recorder.vault import Contents
 from replay.divergence import Raised
 from replay.environment import Agreement
@@ -108,6 +109,7 @@ class Reexecution:
         self._compare_bits = agreement.compare_bits
         self._compare_flags = agreement.compare_flags
         self._counter_recorded, self._counter_now = OutputCounter(), OutputCounter()
+        self._in_turn = InTurn()
         self._plan: StepPlanned | None = None
         self._result: StepResult | Raised | None = None
         self._handlers: dict[type[Any], Callable[[Any, Entry], Difference | None]] = {
@@ -120,6 +122,7 @@ class Reexecution:
 
     def handle(self, entry: Entry) -> Difference | None:
         """Follow one entry: its event first, then its decisions."""
+        entry = self._in_turn(entry)
         if not isinstance(entry.event, KVMismatch):  # whoever that one takes out of the step is not computed in it
             self._execute_planned()
         handler = self._handlers.get(type(entry.event))

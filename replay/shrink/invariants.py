@@ -18,6 +18,7 @@ from engine.core.decisions import (
 from engine.core.events import ExecutorRestarted, RequestArrived, StepCompleted, StepFailed
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
+from recorder.in_turn import InTurn
 
 
 class Finding(NamedTuple):
@@ -82,6 +83,7 @@ class _Reading:
         self._blocks = [_Block() for _ in range(limits.num_kv_blocks)]
         self._ended: set[int] = set()
         self._is_duplicate = False  # what has just arrived bears the number of a live one
+        self._in_turn = InTurn()
         self._plan: StepPlanned | None = None
         self._tables: dict[int, list[int]] = {}  # of the step under way
         self._reaching: set[int] = set()  # whose row in the step just completed reached the last known token
@@ -94,7 +96,8 @@ class _Reading:
             TokensEmitted: self._on_emitted,
         }
 
-    def read(self, entry: Entry) -> None:
+    def read(self, recorded: Entry) -> None:
+        entry = self._in_turn(recorded)
         event = entry.event
         match event:
             case RequestArrived():

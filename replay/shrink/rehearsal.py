@@ -12,7 +12,7 @@ from typing import Protocol
 
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import Decision, RequestRejected, StepPlanned
-from engine.core.events import Event, RequestArrived, StepCompleted, StepFailed, TimerFired
+from engine.core.events import Event, RequestArrived, StepCompleted, StepFailed, StepLaunched, TimerFired
 from engine.core.limits import MAX_ERROR_CHARS, Limits
 from engine.core.scheduler import Core
 from engine.core.step_time import shape_of
@@ -82,6 +82,7 @@ class _Rehearsal:
         self._due = deque(_in_order(scenario))
         self._now_ns = self._due[0][0] if self._due else 0
         self._plan: StepPlanned | None = None
+        self._ahead: StepPlanned | None = None
         self._num_steps = 0
 
     def run(self) -> None:
@@ -115,7 +116,9 @@ class _Rehearsal:
 
     def _run_step(self, plan: StepPlanned) -> None:
         self._num_steps += 1
-        self._plan = None
+        if self._core.limits.async_scheduling:
+            self._handle(StepLaunched(plan.step))
+        self._plan, self._ahead = self._ahead, None
         time = self._times.of(plan.step, shape_of(plan.rows))
         event: StepCompleted | StepFailed
         outputs: tuple[TokenOutput, ...] = ()
@@ -145,6 +148,9 @@ class _Rehearsal:
             decisions = self._core.handle(event, self._now_ns)
         entries.append(Entry(len(entries), self._now_ns, event, tuple(decisions)))
         for decision in decisions:
+            if isinstance(decision, StepPlanned) and isinstance(event, StepLaunched):
+                self._ahead = decision
+                continue
             if isinstance(decision, StepPlanned):
                 self._plan = decision
                 continue

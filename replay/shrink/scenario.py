@@ -24,6 +24,7 @@ from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
 from recorder.header import Header
+from recorder.in_turn import InTurn
 from recorder.vault import Contents
 from replay.lives import Life
 from replay.refusal import CannotCompare
@@ -146,6 +147,7 @@ class _Reading:
         self._filled: dict[int, dict[bytes, None]] = {}  # a block computed again has its old digest
         self._num_emitted: dict[int, int] = {}
         self._ends: dict[int, tuple[int, str]] = {}
+        self._in_turn = InTurn()
         self._plan: tuple[StepShape, int] | None = None
 
     def begin_at(self, under_way: UnderWay) -> None:
@@ -153,7 +155,8 @@ class _Reading:
             self._arrivals[arrived.request] = (under_way.now_ns, arrived)
             self._filled[arrived.request] = dict.fromkeys(under_way.filled[arrived.request])
 
-    def read(self, entry: Entry) -> None:
+    def read(self, recorded: Entry) -> None:
+        entry = self._in_turn(recorded)
         event, now_ns = entry.event, entry.now_ns
         match event:
             case RequestArrived():

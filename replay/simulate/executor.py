@@ -59,7 +59,9 @@ class CountingExecutor:
         emitted: list[tuple[int, str, int, int]] = []
         filled: list[tuple[int, bytes]] = []
         for request, start, count in plan.rows:
-            held = held_requests[request]
+            held = held_requests.get(request)
+            if held is None:  # it has ended since the step was planned
+                continue
             end = start + count
             self.num_tokens += count
             if start < held.num_once_computed:

@@ -13,6 +13,7 @@ from engine.core.events import StepCompleted, StepFailed
 from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
+from recorder.in_turn import InTurn
 from recorder.reader import Recording
 from replay.simulate.arrivals import UnusableTrace
 from replay.simulate.step_cost import StepCost
@@ -74,11 +75,13 @@ class _Samples:
     def __init__(self) -> None:
         self.steps: list[tuple[StepShape, int]] = []
         self.num_copied = self.swap_ns = 0
+        self._in_turn = InTurn()
         self._shape: StepShape | None = None
         self._began_ns = 0
         self._num_planned = 0  # copies since the step before
 
-    def read(self, entry: Entry) -> None:
+    def read(self, recorded: Entry) -> None:
+        entry = self._in_turn(recorded)
         event = entry.event
         if isinstance(event, StepCompleted) and self._shape is not None:
             self.steps.append((self._shape, entry.now_ns - self._began_ns - event.swap_ns))

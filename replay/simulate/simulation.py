@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from engine.clock import ManualClock
 from engine.core.decisions import RequestAdmitted, RequestFinished, RequestPreempted, RequestRejected, StepPlanned
-from engine.core.events import CancelCause, Event, RequestArrived, RequestCancelled, StepCompleted
+from engine.core.events import CancelCause, Event, RequestArrived, RequestCancelled, StepCompleted, StepLaunched
 from engine.core.limits import Limits
 from engine.core.policies.interface import PolicyFactory
 from engine.core.policies.registry import make_policy
@@ -43,6 +43,7 @@ class Simulation:
         self._num_arrived = 0
         self._num_entries = 0
         self._plan: StepPlanned | None = None
+        self._ahead: StepPlanned | None = None
         self.faults = SimulatedFaults(inject, self.clock) if inject else None
 
     def run(self, until_ns: int | None = None) -> None:
@@ -57,6 +58,8 @@ class Simulation:
                 self._run_step(self._plan)
 
     def _run_step(self, plan: StepPlanned) -> None:
+        if self.core.limits.async_scheduling:
+            self._handle(StepLaunched(plan.step))
         execute, faults = self._executor.execute, self.faults
         event = execute(plan) if faults is None else faults.execute(plan, execute)
         if isinstance(event, StepCompleted):
@@ -65,7 +68,7 @@ class Simulation:
         if faults is not None:
             for request in faults.take_leaving():
                 self._handle(RequestCancelled(request, CancelCause.CLIENT))
-        self._plan = None
+        self._plan, self._ahead = self._ahead, None
         self._handle(event)
 
     def _take_arrivals(self) -> None:
@@ -99,7 +102,9 @@ class Simulation:
         self._num_entries += 1
         for decision in decisions:
             kind = type(decision)
-            if kind is StepPlanned:
+            if kind is StepPlanned and type(event) is StepLaunched:
+                self._ahead = decision  # type: ignore[assignment]  # its type was just compared
+            elif kind is StepPlanned:
                 self._plan = decision  # type: ignore[assignment]  # its type was just compared
             elif kind is RequestFinished or kind is RequestRejected:
                 self._executor.drop(decision.request)  # type: ignore[union-attr]  # both have one

@@ -113,6 +113,7 @@ class State:
             "running": [request.number for request in self.running],
             "waiting": [each.request for each in self.waiting()],
             "step_under_way": None if under_way is None else under_way._asdict(),
+            "step_ahead": None if self.core.step_ahead is None else self.core.step_ahead._asdict(),
             "num_blocks": held.num_blocks,
             "num_blocks_free": free,
             "num_blocks_cached": len(held.evictable),

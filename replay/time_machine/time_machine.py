@@ -61,7 +61,8 @@ class TimeMachine:
     # ── states ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def at_step(self, step: int, life: int = 0, *, before: bool = False) -> State:
-        """Just after the step was planned, so it is under way; `before`: before the entry that planned it.
+        """Just after the step was planned, so it is under way, or planned ahead of the one that is; `before`: before
+        the entry that planned it.
 
         Raises CannotCompare: there is no such step, or its state is not known; Departed.
         """

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.clock import Clock
 from engine.core.decisions import Decision, RequestAdmitted, RequestPreempted, StepPlanned
-from engine.core.events import Event, RequestArrived, StepCompleted, StepFailed, TimerFired
+from engine.core.events import Event, RequestArrived, StepCompleted, StepFailed, StepLaunched, TimerFired
 from engine.core.scheduler import Core
 from engine.core.vocabulary import Entry
 from replay.done import first_done_otherwise
@@ -76,6 +76,7 @@ class Counterfactual:
         self._num_entries = 0
         self._num_copied = 0
         self._planned: Planned | None = None
+        self._ahead: Planned | None = None  # planned while that one is executed
 
     def follow(self, entries: Iterable[Entry]) -> Fork | None:
         """Handle the entries that the inputs are from, as long as the core does the same; None: it did to the end."""
@@ -106,6 +107,8 @@ class Counterfactual:
         return self._num_taken == len(self._inputs) and all(number in open_ended for number in self.core.requests)
 
     def _run_step(self, planned: Planned) -> None:
+        if self.core.limits.async_scheduling and self._ahead is None:
+            self._handle(StepLaunched(planned.plan.step))
         result = self._steps.execute(planned, self.core)
         self._take_inputs()
         if 0 < self.core.next_timer_ns <= self._steps.clock.now_ns():
@@ -133,8 +136,12 @@ class Counterfactual:
         entry = Entry(self._num_entries, now_ns, event, tuple(decisions))
         self._num_entries += 1
         if isinstance(event, StepCompleted | StepFailed):
-            self._planned, self._num_copied = None, 0
+            self._planned, self._num_copied = self._ahead and self._ahead._replace(began_ns=now_ns), 0
+            self._ahead = None
         for decision in decisions:
+            if isinstance(decision, StepPlanned) and isinstance(event, StepLaunched):
+                self._ahead = Planned(decision, now_ns, self._num_copied)
+                continue
             if isinstance(decision, StepPlanned):
                 self._planned = Planned(decision, now_ns, self._num_copied)
                 continue

@@ -11,6 +11,7 @@ from engine.core.decisions import StepPlanned
 from engine.core.events import RequestArrived, StepCompleted
 from engine.core.limits import Limits
 from engine.core.vocabulary import Entry
+from recorder.in_turn import InTurn
 from recorder.request_span import RequestSpan
 from recorder.timeline import Timeline
 from replay.done import done_by
@@ -33,16 +34,19 @@ class RunOutcome:
         self._timeline = Timeline(keep_spans=True, keep_histories=False)
         self._arrived: list[RequestArrived] = []
         self._plan: StepPlanned | None = None
+        self._in_turn = InTurn()
         self._once_computed: dict[int, int] = {}
         self._num_computed = self._num_recomputed = 0
         self.done: Counter[str] = Counter()  # decision → how many
 
     def begin(self, limits: Limits) -> None:
         self._timeline.begin_engine(limits)
+        self._in_turn.forget()
         self._plan = None
 
     def read(self, entry: Entry) -> None:
         self._timeline.apply(entry)
+        entry = self._in_turn(entry)
         if isinstance(entry.event, RequestArrived):
             self._arrived.append(entry.event)
         elif isinstance(entry.event, StepCompleted) and self._plan is not None:

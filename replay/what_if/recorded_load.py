@@ -25,11 +25,13 @@ from engine.core.events import (
     RequestCancelled,
     StepCompleted,
     StepFailed,
+    StepLaunched,
     TimerFired,
 )
 from engine.core.limits import Limits
 from engine.core.step_time import StepShape, shape_of
 from engine.core.vocabulary import Entry
+from recorder.in_turn import InTurn
 from replay.stretch import UnderWay
 from replay.what_if.inputs import Handled, Input, is_input, placed
 
@@ -87,6 +89,7 @@ class RecordedLoad:
         self.num_own_findings = 0
         self._has_begun = False
         self._block_size = limits.block_size
+        self._in_turn = InTurn()
         self._plan: StepPlanned | None = None
         self._plan_ns = 0
         self._num_copied = 0
@@ -125,7 +128,8 @@ class RecordedLoad:
         """Requests whose end the recording does not hold."""
         return frozenset([number for number, answer in self.answers.items() if not answer.has_ended])
 
-    def _read(self, entry: Entry) -> None:
+    def _read(self, recorded: Entry) -> None:
+        entry = self._in_turn(recorded)
         self.first_ns, self.last_ns = (self.first_ns if self._has_begun else entry.now_ns), entry.now_ns
         self._has_begun = True
         event = entry.event
@@ -137,7 +141,7 @@ class RecordedLoad:
             if isinstance(event, StepCompleted) and self._plan is not None:
                 self._take_result(self._plan, event, entry.now_ns)
             self._plan, self._num_copied, self._lacks_beginning = None, 0, False
-        elif not isinstance(event, RequestCancelled | TimerFired):
+        elif not isinstance(event, RequestCancelled | TimerFired | StepLaunched):
             self.num_own_findings += 1
         for decision in entry.decisions:
             self._take_decision(decision, entry.now_ns)

@@ -74,6 +74,7 @@ def one_of_every_kind() -> list[Entry]:
             ),
         ),
         (e.StepFailed(1, "CUDA error: " + "x" * 300), (d.RequestFinished(1, d.FinishReason.FAILED, 1, 0, 0, 0, 1),)),
+        (e.StepLaunched(2), ()),
         (e.DrainRequested(), ()),
         (e.ExecutorRestarted(((3, "r3", 10, 2),)), ()),
         (e.KVMismatch(7, U64, 1, 0, (1, 2), e.KVNoticed.SWAP_IN, 1, 3), (d.PrefixIndexDropped(7, 40),)),
