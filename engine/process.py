@@ -30,6 +30,7 @@ from engine.core.vocabulary import Entry
 from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.digests import DIGEST_BYTES
 from engine.execution.interface import Runner
+from engine.grammar_desk import GrammarDesk
 from engine.injection import JumpingClock
 from engine.log import Logger, set_up_at_first_line
 from engine.loop import EngineLoop, NoRecord, RecordSink
@@ -65,11 +66,15 @@ MAX_APPEND_WAIT_S = 0.25  # for the disk, once per stall: then clients are serve
 
 
 class SocketInbox:
-    """Messages read from the socket by a thread of its own; the end of the socket reads as a Stop."""
+    """Messages read from the socket by a thread of its own; the end of the socket reads as a Stop.
+
+    desk   where arrivals wait for their grammars
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._queue: queue.Queue[Message] = queue.Queue(MAX_INBOX_ITEMS)
+        self.desk = GrammarDesk(self._queue.put)
         threading.Thread(target=self._read, name="inbox", daemon=True).start()
 
     def get(self) -> Message:
@@ -92,7 +97,7 @@ class SocketInbox:
         try:
             while data := self._connection.recv(READ_BYTES):
                 for message in decoder.feed(data):
-                    self._queue.put(message)
+                    self.desk.pass_on(message)
             self._queue.put(Stop("the daemon is gone"))
         except OSError as error:
             self._queue.put(Stop(f"the daemon is gone: {error}"))
@@ -239,6 +244,7 @@ class EngineProcess:
         name = self._config.scheduling_policy
         own = load_own_policy(name) if is_own_policy(name) else None
         built = build_runner(self._config, salt, self._clock)
+        self._inbox.desk.prepare = built.runner.prepare_grammar
         core = Core(built.limits, policy_factory(own))
         sink: RecordSink = NoRecord()
         if self._config.record_dir:

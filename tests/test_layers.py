@@ -31,6 +31,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine.log",
         "kernels",
     ),
+    "engine.grammar_desk": ("engine.core", "engine.protocol", "engine.log"),
     "engine.self_audit": ("engine.core", "engine.execution", "engine.log"),
     "engine.loop": (
         "engine.core",

@@ -33,6 +33,7 @@ from engine.execution.kv_store import KVStore
 from engine.execution.kv_watch import Filled, KVWatch
 from engine.execution.launching import Worker
 from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
+from engine.execution.token_mask import prepare_mask
 from engine.text.detokenizer import Detokenizer
 from engine.text.text_model import TextModel
 from kernels.backend import Backend, Floats, LaunchingBackend
@@ -91,6 +92,10 @@ class ModelRunner:
         num_blocks = len(contents.prompt_token_ids) // self.kv_store.block_size
         self._extend_digests(digests, contents.prompt_token_ids, num_blocks)
         return tuple(digests)
+
+    def prepare_grammar(self, grammar: str) -> None:
+        """A request that follows `grammar` is about to be added: what takes long is done now, in any thread."""
+        prepare_mask(self._text_model, grammar)
 
     def add_request(
         self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()

@@ -71,6 +71,9 @@ class ScriptedRunner:
         extend_digests(digests, contents.prompt_token_ids, num_blocks, self._block_size, self._digest_key)
         return tuple(digests)
 
+    def prepare_grammar(self, grammar: str) -> None:
+        """It follows none."""
+
     def add_request(
         self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
     ) -> None:

@@ -1,6 +1,7 @@
 """A grammar's masks: what is drawn by them is valid, they follow from the tokens alone, and end where it is whole."""
 
 import json
+import threading
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from engine.core.contents import RequestContents
 from engine.core.sampling_params import SamplingParams
 from engine.execution.held_request import HeldRequest
+from engine.execution.token_mask import prepare_mask
 from engine.text import grammar
 from engine.text.model_source import DEFAULT_MODEL, resolve_model
 from engine.text.text_model import load_text_model
@@ -115,3 +117,14 @@ def test_a_grammar_that_becomes_too_complex_allows_nothing_and_so_fails_alone() 
 def test_what_nothing_can_be_generated_by_is_refused_and_says_why(make: Any, source: Any, says: str) -> None:
     with pytest.raises(grammar.InvalidGrammar, match=says):
         make(source)
+
+
+def test_a_mask_that_was_made_beforehand_is_used_once_and_is_the_same() -> None:
+    source = grammar.of_choices(["made before", "made later"])
+    thread = threading.Thread(target=prepare_mask, args=(TEXT_MODEL, source))
+    thread.start()
+    thread.join()
+    before, later = held(source), held(source)
+    assert drawn_by(before, 7) == drawn_by(later, 7)
+    prepare_mask(TEXT_MODEL, source)
+    assert drawn_by(held(source), 8) == drawn_by(held(source), 8)
