@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.clock import Clock
 from replay.index.recording_index import RecordingIndex
-from replay.lives import Run
+from replay.lives import Life, Run
 from replay.time_machine.state import State
 from replay.viewer.columns import SliceColumns, StepColumns
 from replay.viewer.errors import BadQuestion
@@ -88,6 +88,7 @@ class Viewed:
     _lives: dict[int, LifeColumns] = field(default_factory=dict)
     requests: RequestColumns = field(default_factory=RequestColumns)
     _orders: dict[tuple[Any, ...], Array] = field(default_factory=dict)
+    _end_notes: tuple[int, list[str]] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @classmethod
@@ -103,6 +104,14 @@ class Viewed:
     @property
     def is_live(self) -> bool:
         return is_recorded_into(self.path)
+
+    def end_notes(self) -> list[str]:
+        """What is to be known of how it ends, once nobody records into it: it was not closed, its tail is torn."""
+        if self.state.state not in ("ready", "following") or self.is_live:
+            return []
+        if self._end_notes is None or self._end_notes[0] != self.generation:
+            self._end_notes = (self.generation, _end_notes(self.run.lives[-1], self.index) if self.run.lives else [])
+        return self._end_notes[1]
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
@@ -190,6 +199,15 @@ class Viewed:
                 absolute = None if alive is None else (alive[0] + columns.opened_ns, alive[1] + columns.opened_ns)
                 self._orders[key] = in_order(self.requests, life, columns.opened_ns, group, wanted, absolute)
             return self._orders[key]
+
+
+def _end_notes(life: Life, index: RecordingIndex) -> list[str]:
+    with closing(index.connect()) as database:
+        (last,) = database.execute("SELECT coalesce(max(last_sequence), 0) FROM lives").fetchone()
+    for _entry in life.entries(max(life.header.first_sequence, last)):
+        pass
+    cut = "it was not closed: its engine was killed, or the recording is cut off here"
+    return [*([] if life.is_closed else [cut]), *life.notes()]
 
 
 def _has_tables(database: sqlite3.Connection) -> bool:

@@ -14,8 +14,10 @@ from replay.viewer.viewed import Viewed
 
 
 @contextmanager
-def viewing(recording: Path, other: Path | None = None, index_folder: Path | None = None) -> Iterator[str]:
-    """The page's address, without a token."""
+def viewing(
+    recording: Path, other: Path | None = None, index_folder: Path | None = None, port: int = 0
+) -> Iterator[str]:
+    """The page's address, without a token; `port`: 0 takes a free one."""
     clock = SystemClock()
     opened = threading.Event()
     addresses: list[str] = []
@@ -31,7 +33,7 @@ def viewing(recording: Path, other: Path | None = None, index_folder: Path | Non
         runner = web.AppRunner(viewer.application(None), access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
             await site.start()
             addresses.append(f"http://127.0.0.1:{runner.addresses[0][1]}/")
             opened.set()

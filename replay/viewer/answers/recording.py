@@ -36,7 +36,7 @@ def recording(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
         "contents": _contents(viewed),
         "legend": [{"kind": number, "name": name} for number, name in enumerate(KINDS)],
         "strips": list(STRIPS),
-        "notes": [str(notice) for notice in run.recording.notices],
+        "notes": list(dict.fromkeys([*map(str, run.recording.notices), *viewed.end_notes()])),
     }
 
 
@@ -55,6 +55,7 @@ def _life(viewed: Viewed, database: sqlite3.Connection, row: dict[str, Any]) -> 
         steps = columns.steps.steps
         num_steps, last_ns = len(steps), columns.last_ns
         ends = (int(steps[0]), int(steps[-1])) if num_steps else (0, 0)
+        begins = [float(columns.steps.planned_ns[0])] if num_steps else []
     num_requests, first_ns, last_end_ns = database.execute(
         "SELECT count(*), min(arrival_ns), max(max(arrival_ns, coalesce(end_ns, 0))) FROM requests WHERE life = ?",
         (life,),
@@ -63,7 +64,7 @@ def _life(viewed: Viewed, database: sqlite3.Connection, row: dict[str, Any]) -> 
         "life": life,
         "opened_ns": str(opened_ns),
         "opened_wall_ns": str(row["opened_wall_ns"]),
-        "from_ns": min(0, (first_ns or opened_ns) - opened_ns),
+        "from_ns": max(0, min([*begins, *([first_ns - opened_ns] if first_ns else [])], default=0)),
         "to_ns": max(last_ns, (last_end_ns or opened_ns) - opened_ns),
         "first_step": ends[0],
         "last_step": ends[1],

@@ -5,7 +5,6 @@ Contents are read only when they are asked for, and each reading leaves an audit
 
 import shlex
 import sqlite3
-from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from replay.rendering import record_as_values
 from replay.request_story import Line, story_in
 from replay.viewer.answers.contents import NOT_ASKED_FOR, contents_of
 from replay.viewer.answers.waits import MAX_WAITS, waits
+from replay.viewer.entries_of_request import entries_of_request
 from replay.viewer.errors import BadQuestion
 from replay.viewer.parameters import Parameters
 from replay.viewer.rows import name_of_request
@@ -55,8 +55,8 @@ def request(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
     company = Company(number)
     timeline = Timeline(keep_spans=True)
     told: list[Line] = []
-    for each in run.lives:
-        entries = list(each.entries_about(number))
+    for each_number, each in enumerate(run.lives, 1):
+        entries = list(entries_of_request(viewed, each_number, each, number))
         told += story_in(each, entries, number)
         company.watch(entries)
         for entry in entries:
@@ -102,15 +102,14 @@ def told_of(viewed: Viewed, life: int, span: RequestSpan, told: list[Line], comp
 
 
 def _steps_of(database: sqlite3.Connection, life: int, story: list[Line]) -> list[int | None]:
-    if not story:
-        return []
-    first, last = story[0].sequence, story[-1].sequence
-    behind = "SELECT coalesce(min(sequence), :last) FROM steps WHERE life = :life AND sequence >= :last"
-    sql = f"SELECT sequence, step FROM steps WHERE life = :life AND sequence BETWEEN :first AND ({behind}) ORDER BY 1"
-    rows = database.execute(sql, {"life": life, "first": first, "last": last}).fetchall()
-    sequences = [row[0] for row in rows]
-    places = [bisect_left(sequences, line.sequence) for line in story]
-    return [rows[place][1] if place < len(rows) else None for place in places]
+    """One look for each line's entry: between the first and the last lie as many steps as a request may wait."""
+    sql = "SELECT step FROM steps WHERE life = ? AND sequence >= ? ORDER BY sequence LIMIT 1"
+    found: dict[int, int | None] = {}
+    for line in story:
+        if line.sequence not in found:
+            row = database.execute(sql, (life, line.sequence)).fetchone()
+            found[line.sequence] = row[0] if row else None
+    return [found[line.sequence] for line in story]
 
 
 def command(viewed: Viewed, number: int) -> str:

@@ -1,5 +1,6 @@
 // The address ⇄ what is shown: opening the same link restores the same view.
 import { state, subscribe, update } from "./store.js";
+import { showAll } from "./view.js";
 
 const NUMBERS = ["life", "from", "to", "row", "rowHeight", "alive", "step", "request", "block", "blockStep", "beside", "difference"];
 const TEXTS = ["which", "axis", "group", "filter", "panel", "sql", "query", "other", "theme"];
@@ -43,7 +44,11 @@ export function followLink() {
     if (!timer) timer = setTimeout(() => { timer = 0; write(); }, WRITE_AFTER_MS);
   });
   addEventListener("hashchange", () => {
-    if (location.hash !== hash()) update({ ...restorable(), ...parse(location.hash) });
+    if (location.hash === hash()) return;
+    const asked = parse(location.hash);
+    const isElsewhere = (asked.axis ?? DEFAULTS.axis) !== state.axis || (asked.life ?? state.life) !== state.life;
+    update({ ...restorable(), ...asked });
+    if (isElsewhere && !("from" in asked)) showAll(); // what was shown is no range of this axis
   });
 }
 

@@ -20,10 +20,28 @@ export function followRecording(timeline) {
     if (showsAll && !state.follow) showAll();
     if (state.follow) show(bounds()[1] - span * 0.95, bounds()[1] + span * 0.05);
   });
+  source.addEventListener("error", () => update({ error: { message: "the server does not answer: what is shown is what it told before; trying again …" } }));
+  source.addEventListener("open", () => {
+    if (!state.error) return;
+    update({ error: null });
+    askAgain(timeline);
+  });
   source.addEventListener("grown", refresh);
   source.addEventListener("ready", refresh);
   source.addEventListener("message", refresh);
   return source;
+}
+
+/** The server is back: what failed is asked for once more, or the page begins anew where it tells of another recording. */
+async function askAgain(timeline) {
+  const recording = await askJson("api/recording", state.beside ? { which: "" } : {}).catch(() => null);
+  if (recording && recording.path !== state.recording.path && !state.which) {
+    location.hash = "";
+    location.reload();
+  } else if (recording) {
+    timeline.outdate(-Infinity);
+    update({ recording: state.which ? state.recording : recording, note: "the server answers again" });
+  }
 }
 
 function throttled(act) {

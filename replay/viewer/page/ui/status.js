@@ -10,7 +10,8 @@ export function Status({ timeline }) {
   const { index, notes, is_live: isLive } = state.recording;
   const one = life();
   const parts = [`${grouped(one?.num_requests ?? 0)} requests, ${grouped(one?.num_steps ?? 0)} steps`];
-  parts.push(state.axis === "time" ? `${duration(state.to - state.from)} in view` : `${grouped(Math.round(state.to - state.from))} steps in view`);
+  if (!one?.num_requests && index.state !== "building") parts.push(isLive ? "nothing has arrived yet" : "nothing arrived in it");
+  else parts.push(state.axis === "time" ? `${duration(state.to - state.from)} in view` : `${grouped(Math.round(state.to - state.from))} steps in view`);
   if (index.state === "building") parts.push(progressOf(index));
   if (index.state === "failed") parts.push(`the index failed: ${visible(index.error, 300)}`);
   if (isLive) parts.push("live");
@@ -18,10 +19,11 @@ export function Status({ timeline }) {
   if (timeline?.numArrowsLeftOut) parts.push(`${timeline.numArrowsLeftOut} arrows are left out: zoom in`);
   if (timeline?.isCut) parts.push("marks or arrows are cut at 5,000");
   for (const note of embedded?.left_out ?? []) parts.push(`left out: ${visible(note, 200)}`);
-  for (const note of (notes ?? []).slice(0, 2)) parts.push(visible(note, 200));
+  for (const note of (notes ?? []).slice(0, 3)) parts.push(visible(note, 200));
+  if (notes?.length > 3) parts.push(`and ${notes.length - 3} more such notes: reprise show --fsck tells all`);
   const failure = timeline?.slices.failure || timeline?.counters.failure;
   return html`<p>${index.state === "building" && index.fraction !== null ? html`<progress max="1" value=${index.fraction} aria-label="indexed"></progress> ` : null}${parts.join(" · ")}${timeline?.slices.isBusy ? " · …" : ""}</p>
-    ${failure ? html`<p class="failure" role="alert">${failure.message}</p>` : null}
+    ${state.error ? html`<p class="failure" role="alert">${state.error.message}</p>` : failure ? html`<p class="failure" role="alert">${failure.message}</p>` : null}
     <p role="status" aria-live="polite" class="note">${state.note}</p>`;
 }
 
