@@ -3,7 +3,7 @@
 Read in this order: `viewed.py` (the recording that is looked at), `indexing.py` (its index, kept by a process of its
 own), `following.py` (… and read as it grows), `columns.py` (steps and slices as arrays, each `growing.py`, steps with
 a `pyramid.py` on each, slices `by_request.py`), `requests.py` and `names.py` (requests, likewise),
-`entries_of_request.py` (what was recorded about one), then what is made of them: `timeline.py`,
+`entries_of_request.py` (what is recorded about one), then what is made of them: `timeline.py`,
 `merging.py`, `rows.py`, `strips.py`, `sums.py` (of a selection), `framing.py` (how arrays travel), `states.py` (the
 core's state at a step), `answers/` (one file for each kind of question), `sql_box.py`, `questions.py`. Two recordings
 side by side: `beside.py` (rows that are pairs), `pairing.py` (who is who), `differing.py` (where the two of a pair
