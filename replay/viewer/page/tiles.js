@@ -57,7 +57,8 @@ export class TileCache {
       if (tile) found.add(tile);
       else this.standIns(base, level, index).forEach((one) => found.add(one));
     }
-    for (const index of [last + 1, first - 1]) {
+    // neighbours only when nothing else is wanted: a view that zooms leaves them behind before they come
+    for (const index of wanted.length || this.isBusy ? [] : [last + 1, first - 1]) {
       if (index * size > limits[1] || (index + 1) * size <= limits[0]) continue;
       const key = keyOf(base, level, index);
       if (!this.tiles.has(key)) wanted.push(span(key, index, level));
