@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from daemon import option_values as values
-from engine.config import EngineConfig
+from engine.config import PLANNING_AHEAD, EngineConfig
 from engine.core.admission import RESERVATIONS
 from engine.core.limits import Limits
 from engine.core.phases.registry import PHASES_NAMES
@@ -247,6 +247,12 @@ class DaemonConfig:
     )
     kv_digests: bool = _option(
         False, "", values.switch, "digest each KV block when it is full, and compare when it is read again"
+    )
+    async_scheduling: str = _option(
+        "auto",
+        "WHEN",
+        values.one_of(*PLANNING_AHEAD),
+        "plan the next step while the device computes one; auto: where that is a GPU",
     )
     audit_rate: float = _option(
         0.01,

@@ -10,8 +10,9 @@ from typing import Any
 
 from engine.core.limits import Limits, normalized_weights
 
+PLANNING_AHEAD = ("auto", "on", "off")
 _LIMITS = Limits()  # whose defaults hold here too
-_DERIVED_LIMITS = ("num_kv_blocks", "max_model_len")  # 0 leaves them to the model and the memory
+_DERIVED_LIMITS = ("num_kv_blocks", "max_model_len", "async_scheduling")  # 0 and "auto" leave them to what is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class EngineConfig:
     inject                 faults on purpose, as `injection.py` reads them; for tests
     sync_interval_ms       power loss loses at most so much of the recording
     kv_digests             digest each KV block when it is full, compare when it is read again
+    async_scheduling       "on", "off" or "auto": where the backend's device computes by itself (cuda)
     audit_rate             share of the requests that are computed again, alone, while the engine is idle; 0: none
     slo_ttft_ms, slo_itl_ms
                            a request whose first token, or whose next one, takes longer pins its segment; 0: none does
@@ -89,6 +91,7 @@ class EngineConfig:
     swap_space_bytes: int = 0
     inject: tuple[str, ...] = ()
     kv_digests: bool = False
+    async_scheduling: str = "auto"
     audit_rate: float = 0.0
     slo_ttft_ms: int = 0
     slo_itl_ms: int = 0

@@ -7,15 +7,15 @@ recording instead of those that this machine would choose.
 import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engine.clock import Clock
-from engine.config import EngineConfig
-from engine.core.errors import EngineError
+from engine.config import PLANNING_AHEAD, EngineConfig
+from engine.core.errors import EngineError, InvalidLimits
 from engine.core.limits import Limits
 from engine.execution.device_pool import device_pool, wants_device_pool
 from engine.execution.filled_limits import block_bytes_of, fill_limits, require_positions
@@ -27,7 +27,7 @@ from engine.log import Logger
 from engine.text.file_digests import cache_folder
 from engine.text.model_source import ModelSource, resolve_model
 from engine.text.text_model import load_text_model
-from kernels.backend import Backend, CannotLoad
+from kernels.backend import Backend, CannotLoad, LaunchingBackend
 from kernels.device_backend import DeviceBackend
 from kernels.dispatch import Choice, UnknownBackend, choose_backend, numerics_class
 from kernels.selftest import SelfTestReport, run_self_test
@@ -72,7 +72,9 @@ def build_runner(
         backend, passed_over = _backend(config, num_threads, model)
         if isinstance(backend, DeviceBackend):
             backend.keep_choices_in(cache_folder())
+        plans_ahead = limits.async_scheduling if limits else _plans_ahead(config, backend)
         limits, of_device = _loaded(backend, config, model, limits)
+        limits = replace(limits, async_scheduling=plans_ahead)
         text_model = loading.result()
     model.release_pages()
     _tell(backend)
@@ -106,6 +108,16 @@ def _loaded(
         require_positions(limits, model)
         _load(backend, model, limits.max_model_len)
     return limits, of_device
+
+
+def _plans_ahead(config: EngineConfig, backend: Backend) -> bool:
+    """A backend that computes on the host's cores shares them with the planning: there it has to be asked for."""
+    if config.async_scheduling not in PLANNING_AHEAD:
+        choices = ", ".join(PLANNING_AHEAD)
+        raise InvalidLimits(f"async_scheduling is {config.async_scheduling!r}: choose one of {choices}")
+    if config.async_scheduling == "auto":
+        return isinstance(backend, LaunchingBackend)
+    return config.async_scheduling == "on"
 
 
 def _tell(backend: Backend) -> None:
