@@ -39,6 +39,40 @@ def client_with(daemon: DaemonProcess, api_key: str) -> OpenAI:
     return OpenAI(base_url=f"{daemon.base_url}/v1", api_key=api_key, max_retries=0, timeout=120)
 
 
+# ── likelihoods ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_has_the_likelihood_with_which_it_was_drawn(client: OpenAI) -> None:
+    """As evaluation tools ask: the answer behind its prompt, echoed with log-probabilities, bit for bit the same."""
+    drawn = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=NUM_TOKENS, temperature=0, logprobs=1)
+    (answer,) = drawn.choices
+    assert answer.logprobs is not None
+    told = client.completions.create(
+        model=MODEL, prompt=PROMPT + answer.text, max_tokens=1, temperature=0, logprobs=1, echo=True
+    )
+    (echoed,) = told.choices
+    assert echoed.text.startswith(PROMPT + answer.text)
+    assert echoed.logprobs is not None
+    assert drawn.usage is not None
+    continuation = (echoed.logprobs.token_logprobs or [])[drawn.usage.prompt_tokens : -1]
+    assert continuation == answer.logprobs.token_logprobs
+    tops = (echoed.logprobs.top_logprobs or [])[drawn.usage.prompt_tokens : -1]
+    assert all(logprob == max(top.values()) for logprob, top in zip(continuation, tops, strict=True)), "it is greedy"
+    assert echoed.logprobs.text_offset is not None
+    assert echoed.logprobs.text_offset[drawn.usage.prompt_tokens] == len(PROMPT)
+    likely, unlikely = [
+        sum((choice.logprobs.token_logprobs or [])[1:]) if choice.logprobs else 0.0
+        for choice in client.completions.create(
+            model=MODEL,
+            prompt=["The capital of France is Paris", "The capital of France is carrot"],
+            max_tokens=0,
+            logprobs=0,
+            echo=True,
+        ).choices
+    ]
+    assert likely > unlikely
+
+
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
