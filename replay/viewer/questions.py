@@ -17,16 +17,32 @@ QUESTIONS = (
         "longest-wait",
         "Who waited longest, and behind whom",
         """
-SELECT r.life, r.number AS request, r.request_id, r.queue_ms, d.reason,
-       CASE WHEN d.other_request >= 0 THEN d.other_request END AS behind, b.request_id AS behind_id,
-       (d.now_ns - r.arrival_ns) / 1e6 AS told_after_ms
-FROM requests r
-LEFT JOIN decisions d ON d.life = r.life AND d.request = r.number AND d.kind = 'RequestDeferred'
-  AND d.sequence = (SELECT max(sequence) FROM decisions x WHERE x.life = r.life AND x.request = r.number
-                    AND x.kind = 'RequestDeferred' AND x.now_ns <= coalesce(r.admitted_ns, x.now_ns))
-LEFT JOIN requests b ON b.life = r.life AND b.number = d.other_request
-WHERE r.queue_ms IS NOT NULL
-ORDER BY r.queue_ms DESC LIMIT 20""",
+WITH longest AS (
+  SELECT r.life, number, request_id, admitted_ns, queue_ms,
+         coalesce(queue_ms, (coalesce(end_ns, last_ns) - arrival_ns) / 1e6) AS waited_ms
+  FROM requests r JOIN lives l ON l.life = r.life ORDER BY waited_ms DESC, r.life, number LIMIT 20),
+told AS (
+  SELECT d.life, d.request, d.kind, d.reason, d.other_request,
+         lead(d.now_ns) OVER (PARTITION BY d.life, d.request ORDER BY d.sequence, d.at) - d.now_ns AS lasted
+  FROM longest l JOIN decisions d ON d.life = l.life AND d.request = l.number
+  WHERE d.kind IN ('RequestDeferred', 'RequestAdmitted', 'RequestFinished')
+    AND d.now_ns <= coalesce(l.admitted_ns, d.now_ns)),
+mostly AS (
+  SELECT life, request, reason, sum(lasted) / 1e6 AS ms,
+         row_number() OVER (PARTITION BY life, request ORDER BY sum(lasted) DESC, reason) AS place
+  FROM told WHERE kind = 'RequestDeferred' GROUP BY life, request, reason),
+front AS (
+  SELECT life, request, other_request, sum(lasted) / 1e6 AS ms,
+         row_number() OVER (PARTITION BY life, request ORDER BY sum(lasted) DESC, other_request) AS place
+  FROM told WHERE kind = 'RequestDeferred' AND other_request >= 0 GROUP BY life, request, other_request)
+SELECT l.life, l.number AS request, l.request_id, l.waited_ms,
+       CASE WHEN l.queue_ms IS NULL THEN 'never' ELSE 'yes' END AS admitted, m.reason AS mostly_for, m.ms AS for_ms,
+       f.other_request AS behind, b.request_id AS behind_id, f.ms AS behind_ms
+FROM longest l
+LEFT JOIN mostly m ON m.life = l.life AND m.request = l.number AND m.place = 1
+LEFT JOIN front f ON f.life = l.life AND f.request = l.number AND f.place = 1
+LEFT JOIN requests b ON b.life = l.life AND b.number = f.other_request
+ORDER BY l.waited_ms DESC, l.life, l.number""",
     ),
     Question(
         "preempted-by",
@@ -63,8 +79,8 @@ GROUP BY reason ORDER BY times DESC, reason""",
         "slowest-first-token",
         "The slowest first tokens, and how much of each was queueing",
         """
-SELECT life, number AS request, request_id, tenant, ttft_ms, queue_ms, ttft_ms - queue_ms AS prefill_ms, prompt_tokens,
-       cached_tokens, preemptions
+SELECT life, number AS request, request_id, tenant, ttft_ms, queue_ms, round(ttft_ms - queue_ms, 6) AS prefill_ms,
+       prompt_tokens, cached_tokens, preemptions
 FROM requests WHERE ttft_ms IS NOT NULL ORDER BY ttft_ms DESC, life, number LIMIT 20""",
     ),
     Question(
@@ -86,7 +102,7 @@ WHERE completed_ns IS NOT NULL ORDER BY step_ms DESC, s.life, step LIMIT 20""",
     ),
     Question(
         "beside-it",
-        "What ran beside a request (change the number)",
+        "What ran beside the selected request (change the number)",
         """
 SELECT other.request, r.request_id, min(other.from_step) AS from_step, max(other.to_step) AS to_step,
        sum(other.tokens) AS tokens
@@ -103,6 +119,10 @@ GROUP BY other.request ORDER BY from_step, other.request LIMIT 100""",
         """
 SELECT m.life, (m.now_ns - opened_ns) / 1e6 AS began_ms, (m.until_ns - opened_ns) / 1e6 AS ended_ms,
        m.step AS began_step, m.detail AS began_on,
+       (SELECT 'num_recomputed=' || json_extract(d.detail_json, '$.num_recomputed') || ' num_computed='
+        || json_extract(d.detail_json, '$.num_computed') FROM steps s JOIN decisions d ON d.life = s.life
+        AND d.sequence = s.sequence AND d.kind = 'ThrashingEnded'
+        WHERE s.life = m.life AND s.planned_ns = m.until_ns) AS ended_on,
        (SELECT count(*) FROM preemptions p WHERE p.life = m.life AND p.now_ns BETWEEN m.now_ns
         AND coalesce(m.until_ns, p.now_ns)) AS preemptions,
        (SELECT group_concat(t.detail, '; ') FROM marks t WHERE t.life = m.life AND t.kind = 'throttled'
@@ -140,8 +160,9 @@ FROM requests WHERE cached_tokens > 0 ORDER BY cached_tokens DESC, life, number 
         "Steps that had budget left while somebody waited",
         """
 SELECT s.life, step, (planned_ns - opened_ns) / 1e6 AS planned_ms, budget, budget_left, waiting, running, free_blocks,
-       (SELECT group_concat(DISTINCT d.reason) FROM decisions d WHERE d.life = s.life AND d.step = s.step
-        AND d.kind = 'RequestDeferred') AS reasons_told
+       (SELECT d.reason FROM decisions d WHERE d.life = s.life AND d.sequence <= s.sequence
+        AND d.kind = 'RequestDeferred' AND d.reason <> 'behind_another' ORDER BY d.sequence DESC, d.at DESC LIMIT 1
+       ) AS the_first_waits_for
 FROM steps s JOIN lives l ON l.life = s.life
 WHERE waiting > 0 AND budget_left > 0 ORDER BY budget_left DESC, s.life, step LIMIT 50""",
     ),

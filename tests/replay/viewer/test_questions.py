@@ -2,13 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.clock import SystemClock
-from engine.core.decisions import RequestDeferred, RequestPreempted, StepPlanned
+from engine.core.decisions import RequestAdmitted, RequestDeferred, RequestFinished, RequestPreempted, StepPlanned
 from recorder.request_span import RequestSpan
 from recorder.timeline import Timeline
 from replay.figures import read_timeline
@@ -59,20 +60,34 @@ def test_every_question_runs_and_has_a_name_of_its_own(answer: Callable[[str], R
 
 def test_who_waited_longest_and_behind_whom(answer: Callable[[str], Rows], timeline: Timeline, run: Path) -> None:
     rows = answer("longest-wait")
-    assert [row["queue_ms"] for row in rows] == most(list(timeline.spans.values()), lambda span: span.queue_ns)[:20]
-    last_told: dict[int, RequestDeferred] = {}
-    for entry in entries_of(run):
-        for decision in entry.decisions:
-            if isinstance(decision, RequestDeferred) and entry.now_ns <= (
-                timeline.spans[decision.request].first_admitted_ns or 2**62
-            ):
-                last_told[decision.request] = decision
+    spans, entries = timeline.spans, entries_of(run)
+    waited = {
+        number: ms(span.queue_ns if span.queue_ns is not None else (span.ended_ns or 0) - span.arrival_ns)
+        for number, span in spans.items()
+    }
+    assert [row["waited_ms"] for row in rows] == pytest.approx(sorted(waited.values(), reverse=True)[:20])
+    assert {row["admitted"] for row in rows} <= {"yes", "never"}
+    told: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+    for entry in entries:
+        for it in entry.decisions:
+            if isinstance(it, RequestDeferred | RequestAdmitted | RequestFinished):
+                told[it.request].append((entry.now_ns, it))
     for row in rows:
-        told = last_told.get(row["request"])
-        assert row["reason"] == (told and str(told.reason))
-        assert row["behind"] == (told.behind if told and told.behind >= 0 else None)
-        if row["behind"] is not None:
-            assert row["behind_id"] == timeline.spans[row["behind"]].request_id
+        until = spans[row["request"]].first_admitted_ns or 2**62
+        for_ns, behind_ns = Counter[str](), Counter[int]()
+        for (now_ns, it), (next_ns, _) in pairwise(told[row["request"]]):
+            if isinstance(it, RequestDeferred) and next_ns <= until:
+                for_ns[str(it.reason)] += next_ns - now_ns
+                behind_ns[it.behind] += next_ns - now_ns
+        del behind_ns[-1]
+        assert row["for_ms"] == (ms(max(for_ns.values())) if for_ns else None)
+        assert row["behind_ms"] == (ms(max(behind_ns.values())) if behind_ns else None)
+        if for_ns:
+            assert for_ns[row["mostly_for"]] == max(for_ns.values())
+        if behind_ns:
+            assert behind_ns[row["behind"]] == max(behind_ns.values())
+            assert row["behind_id"] == spans[row["behind"]].request_id
+    assert sum(row["behind"] is not None for row in rows) > 5
 
 
 def test_who_preempted_whom(answer: Callable[[str], Rows], preemptions: list[RequestPreempted]) -> None:
@@ -139,6 +154,7 @@ def test_thrashing_has_a_beginning_and_an_end(answer: Callable[[str], Rows], tim
     assert len(rows) == timeline.totals.num_thrashings
     ended = [row["ended_ms"] for row in rows]
     assert all(end is not None for end in ended) is not timeline.is_thrashing
+    assert all((row["ended_on"] is None) is (row["ended_ms"] is None) for row in rows)
     assert all(row["preemptions"] > 0 and "watermark_blocks" in row["throttled"] for row in rows)
 
 

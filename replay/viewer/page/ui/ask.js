@@ -34,7 +34,7 @@ export class AskPanel extends Component {
   render(_, { questions, answer, error, isBusy }) {
     const choose = (event) => {
       const question = questions[Number(event.currentTarget.value)];
-      if (question) update({ sql: question.sql });
+      if (question) update({ sql: aboutSelected(question.sql) });
       if (question) this.run();
     };
     const keys = (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.run(); };
@@ -48,6 +48,11 @@ export class AskPanel extends Component {
       ${answer ? html`<${Answer} answer=${answer} />` : null}
       <${Schema} />`;
   }
+}
+
+/** A question about one request is asked about the selected one. */
+function aboutSelected(sql) {
+  return state.request === null ? sql : sql.replace("mine.life = 1 AND mine.request = 0", `mine.life = ${state.life} AND mine.request = ${state.request}`);
 }
 
 function Answer({ answer }) {

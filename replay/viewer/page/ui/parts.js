@@ -12,7 +12,7 @@ export function Table({ caption, head, rows, numeric = [], isTall = false }) {
     <div class=${isTall ? "scroll tall" : "scroll"} tabindex="0" role="group" aria-label=${caption}>
       <table>
         <caption>${caption}</caption>
-        <thead><tr>${head.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+        <thead><tr>${head.map((name, index) => html`<th scope="col" class=${numeric.includes(index) ? "number" : ""}>${name}</th>`)}</tr></thead>
         <tbody>${shown.map((cells) => html`<tr>${cells.map((cell, index) => html`<td class=${numeric.includes(index) ? "number" : ""}>${cellOf(cell)}</td>`)}</tr>`)}</tbody>
       </table>
     </div>
