@@ -20,6 +20,7 @@ from kernels.cuda.attention_tuning import WideTiles, wide_tiles
 from kernels.cuda.autotune import NotInvariant
 from kernels.cuda.decoder_weights import DecoderWeights, to_device
 from kernels.cuda.device_memory import kv_budget
+from kernels.cuda.graphs import Capture
 from kernels.cuda.interpreter import correct_interpreter
 from kernels.cuda.kv_memory import DeviceKV
 from kernels.cuda.launch import INTERPRETED, device
@@ -71,8 +72,8 @@ class CudaBackend(DeviceKV):
             weights = made()
             self._weights, self._bits, notice = tuned(weights, self._device, self._folder)
             self.notices += [notice] if notice else []
-            self._wide_tiles = self._tuned_attention()
-            self._preparations = Preparations(self.shape, self._device, has_wide_tiles=self._wide_tiles.are_used)
+            self.wide_tiles = self._tuned_attention()
+            self._preparations = Preparations(self.shape, self._device, has_wide_tiles=self.wide_tiles.are_used)
         except torch.OutOfMemoryError as error:
             raise MemoryError(f"the model does not fit the GPU's memory: {error}") from error
         except NotInvariant as error:
@@ -93,6 +94,10 @@ class CudaBackend(DeviceKV):
         except torch.OutOfMemoryError as error:
             raise MemoryError(f"a step of {largest.num_rows} rows does not fit the GPU's memory: {error}") from error
         return kv_budget(self.shape, self._preparations, utilization, largest, self._device)
+
+    def choose_graphs(self, capture: Capture | None, *, in_pieces: bool) -> None:
+        """Of steps to come, over what is chosen at load: to compare. It changes no bit."""
+        self._preparations.choose_graphs(capture, in_pieces=in_pieces)
 
     # ── a step ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -123,7 +128,7 @@ class CudaBackend(DeviceKV):
     # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def numerics(self) -> dict[str, str]:
-        bits = {"bits_of_products": self._bits, "bits_of_attention": self._wide_tiles.bits}
+        bits = {"bits_of_products": self._bits, "bits_of_attention": self.wide_tiles.bits}
         own = {"backend": self.name, "dtype": self.dtype, **bits}
         return {**own, **numerics(self._device, self.matrices())}
 

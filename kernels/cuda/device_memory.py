@@ -8,7 +8,7 @@ arrays that travel by the largest step's. It must not know what the numbers are 
 import torch
 
 from kernels.cuda.launch import INTERPRETED
-from kernels.cuda.prepared import MOST_PREPARED, Preparations
+from kernels.cuda.prepared import MOST_PREPARED, MOST_ROW_SETS, Preparations
 from kernels.decoder import DecoderShape
 from kernels.device_backend import KVBudget, LargestStep
 
@@ -37,6 +37,6 @@ def reserved_bytes(shape: DecoderShape, bytes_of_largest: int) -> int:
     bytes_of_largest   that the largest step's own arrays take on the device
     """
     launches = shape.num_layers * LAUNCHES_A_LAYER + LAUNCHES_BESIDE
-    graphs = MOST_PREPARED * launches * GRAPH_BYTES_A_LAUNCH
+    graphs = (MOST_PREPARED + MOST_ROW_SETS) * launches * GRAPH_BYTES_A_LAUNCH
     prepared = MOST_PREPARED * bytes_of_largest // _SHARE_OF_LARGEST
     return graphs + prepared + _SCRATCH_ROWS * shape.vocab_size * _SCRATCH_BYTES_A_LOGIT

@@ -16,7 +16,7 @@ from kernels.cuda.weights import Weight
 
 _DECIDE_NO_BIT = (
     *("__init__.py", "backend.py", "block_copy.py", "block_digest.py", "graphs.py", "numerics.py", "prepared.py"),
-    *("device_memory.py", "probes.py", "running.py"),
+    *("device_memory.py", "probes.py", "running.py", "step_arrays.py", "watch.py"),
     *("kv_memory.py", "slots.py", "staging.py", "watching.py", "workspace.py"),  # bring numbers to and fro
     *("attention_tuning.py", "autotune.py", "device_bench.py", "tile_cache.py"),  # choose among equal bits
     *("tuned_weights.py", "tuning.py"),

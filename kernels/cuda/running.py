@@ -7,7 +7,6 @@ know how weights were made.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import torch
@@ -16,9 +15,11 @@ from kernels.backend import Floats, KVPair, StepBatch, StepOutput
 from kernels.cuda.decoder_weights import DecoderWeights
 from kernels.cuda.draw_answers import answer
 from kernels.cuda.draws import Asked, DeviceDraws
-from kernels.cuda.prepared import FIRST_OF_DRAWS, Preparations, Prepared
+from kernels.cuda.prepared import Preparations, Prepared
 from kernels.cuda.scores import score
-from kernels.cuda.step import NOBODY, Watch, run_step
+from kernels.cuda.step import Step
+from kernels.cuda.step_arrays import FIRST_OF_DRAWS
+from kernels.cuda.watch import NOBODY, Watch
 from kernels.cuda.watching import TapWatch
 from kernels.decoder import DecoderShape
 from kernels.device_backend import LargestStep
@@ -54,7 +55,7 @@ class DeviceSteps:
     def launch(self, batch: StepBatch, memory: KVPair) -> Callable[[], StepOutput]:
         """Begin a step; the result waits for the device."""
         prepared = self._prepare(batch, memory)
-        prepared.graphs.run(memory[0], partial(self._run, prepared, memory, NOBODY))
+        prepared.run(self._step(prepared, memory, NOBODY))
         return self._leave(prepared, len(batch.logit_rows))
 
     def run_traced(
@@ -63,21 +64,21 @@ class DeviceSteps:
         """show_slots: as `TapWatch` asks for it."""
         prepared = self._prepare(batch, memory)
         of_rows = prepared.inputs.slots[: len(batch.token_ids)]
-        self._run(prepared, memory, TapWatch(tap, of_rows, batch.logit_rows, show_slots))
+        self._step(prepared, memory, TapWatch(tap, of_rows, batch.logit_rows, show_slots)).run()
         return self._leave(prepared, len(batch.logit_rows))()
 
     def _prepare(self, batch: StepBatch, memory: KVPair) -> Prepared:
         """Inputs on their way to the device, fresh blocks cleared."""
         keys = memory[0]
         prepared = self._preparations.for_batch(batch, keys.shape[3], keys.shape[1] - 1)
-        prepared.arriving.upload()
+        prepared.upload()
         if len(batch.fresh_blocks):
             for each in memory:
                 each.index_fill_(1, prepared.arriving.device["fresh_blocks"][: len(batch.fresh_blocks)], 0)
         return prepared
 
-    def _run(self, prepared: Prepared, memory: KVPair, watch: Watch) -> None:
-        run_step(self._weights, self._shape, prepared.inputs, memory, prepared.work, prepared.result, watch)
+    def _step(self, prepared: Prepared, memory: KVPair, watch: Watch) -> Step:
+        return Step(self._weights, self._shape, prepared.inputs, memory, prepared.work, prepared.result, watch)
 
     def _leave(self, prepared: Prepared, num_logits: int) -> Callable[[], StepOutput]:
         """What the step leaves and its draws need is on its way to the host, in one copy."""

@@ -30,20 +30,21 @@ class Staging:
 
     host     name → numpy array of its shape, in pinned memory where there is a GPU
     device   name → tensor on the device
+    bytes    all of the device's side, uint8
     """
 
     def __init__(self, kinds: Kinds, device: torch.device) -> None:
         self._places, size = _places(kinds)
         is_pinned = device.type == "cuda"
         self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned)
-        self._device = torch.zeros(size, dtype=torch.uint8, device=device)
+        self.bytes = torch.zeros(size, dtype=torch.uint8, device=device)
         self._uploaded = torch.cuda.Event() if is_pinned else None  # type: ignore[no-untyped-call]
         self.host: dict[str, NDArray[Any]] = {}
         self.device: dict[str, torch.Tensor] = {}
         for name, (shape, dtype) in kinds.items():
             part = slice(self._places[name], self._places[name] + _size(shape, dtype))
             self.host[name] = self._host[part].numpy().view(_NUMPY[dtype]).reshape(shape)
-            self.device[name] = self._device[part].view(dtype).view(shape)
+            self.device[name] = self.bytes[part].view(dtype).view(shape)
 
     def wait(self) -> None:
         """Until the host's side may be written: what it held has gone to the device."""
@@ -52,7 +53,7 @@ class Staging:
 
     def upload(self) -> None:
         """Host to device, in the order of the stream; `wait` before the host's side is written again."""
-        self._device.copy_(self._host, non_blocking=True)
+        self.bytes.copy_(self._host, non_blocking=True)
         if self._uploaded is not None:
             self._uploaded.record()
 
@@ -61,8 +62,8 @@ class Staging:
 
         before   only what lies before the array of this name; None: all
         """
-        end = self._places[before] if before else len(self._device)
-        self._host[:end].copy_(self._device[:end], non_blocking=True)
+        end = self._places[before] if before else len(self.bytes)
+        self._host[:end].copy_(self.bytes[:end], non_blocking=True)
 
 
 def num_bytes(kinds: Kinds) -> int:

@@ -14,7 +14,7 @@ from kernels.trace import OUTSIDE_LAYERS, Tap
 
 
 class TapWatch:
-    """A `step.Watch`.
+    """A `Watch`.
 
     slots        int64 [rows] on the device, of the real rows; what follows them in a result is padding, and not shown
     logit_rows   rows of the step that the final norm and the head have

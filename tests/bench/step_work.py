@@ -19,7 +19,7 @@ from kernels.cuda.attention_plan import SPLIT_KEYS, TILE_ROWS, WIDE_ROWS, Attent
 from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights, Tables
 from kernels.cuda.device_bench import fixed_planes
 from kernels.cuda.planes import LAYOUTS
-from kernels.cuda.step import StepInputs, StepResult, run_step
+from kernels.cuda.step import Step, StepInputs, StepResult
 from kernels.cuda.tiles import Plan, Shape, Tile, candidates
 from kernels.cuda.weights import Part, Weight
 from kernels.cuda.workspace import Workspace
@@ -156,7 +156,7 @@ def _step(shape: DecoderShape, weights: DecoderWeights, load: Load) -> Callable[
         log_sum=floats(logits),
     )
     work = Workspace.of(shape, load.num_rows, _META)
-    return lambda: run_step(weights, shape, inputs, (memory, memory), work, result)
+    return Step(weights, shape, inputs, (memory, memory), work, result).run
 
 
 def _programs(shape: DecoderShape, load: Load) -> int:

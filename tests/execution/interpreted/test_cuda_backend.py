@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from kernels.backend import Floats, StepBatch
 from kernels.cuda.backend import CudaBackend, unsupported_reason
-from kernels.cuda.prepared import padded
+from kernels.cuda.graphs import Launches
 from kernels.cuda.staging import Staging
+from kernels.cuda.step_arrays import coarsely_padded, padded
 from kernels.decoder import DecoderShape
 from kernels.packing import pack_batch
 from kernels.reference import ReferenceBackend
@@ -229,3 +230,29 @@ def test_rows_are_padded_to_few_sizes() -> None:
     assert [padded(count, 16) for count in (0, 1, 16, 17, 24, 25, 33, 65, 100, 500)] == [
         *(0, 16, 16, 24, 24, 32, 48, 96, 128, 512),
     ]
+    assert [coarsely_padded(count, 16) for count in (0, 1, 16, 17, 64, 65, 300)] == [0, 16, 16, 64, 64, 256, 1024]
+
+
+@pytest.mark.parametrize("in_pieces", [True, False], ids=["in pieces", "as a whole"])
+def test_what_was_captured_once_serves_all_later_steps_of_its_size(
+    backend: CudaBackend, expected: Floats, in_pieces: bool
+) -> None:
+    """A capture here is the launches of the first step, started again: they must find the later step's numbers."""
+    captures: list[Launches] = []
+
+    def capture(launches: Launches) -> Launches:
+        captures.append(launches)
+        return launches
+
+    backend.choose_graphs(capture, in_pieces=in_pieces)
+    memory, mine, other = Memory(backend, NUM_BLOCKS), Story(TOKENS, (3, 1)), Story(TOKENS[::-1], (4, 5))
+    logits = [
+        memory.step(mine.rows(0, 6, 6)).logits,  # launch by launch; six rows of one sequence
+        memory.step(mine.rows(6, 12, 6)).logits,  # captured
+        memory.step(other.rows(0, 2), mine.rows(12, 16, 4)).logits,  # of two sequences: started again, if in pieces
+        memory.step(mine.rows(16, 17, 1)).logits,  # decodes
+        memory.step(mine.rows(17, 18, 1)).logits,
+    ]
+    backend.choose_graphs(None, in_pieces=True)
+    assert_equal_bits(expected, np.concatenate(logits))
+    assert len(captures) == (SHAPE.num_layers + 1 if in_pieces else 1) + 1
