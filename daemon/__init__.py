@@ -15,6 +15,7 @@ In reading order:
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     request_body.py, json_body.py   a body as it comes; a JSON object
     openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   that → question.py
+    chat_rendering.py, shown_text.py, gateway_headers.py   of it: the prompt's making, the answer's text, what headers say
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
     grammar_maker.py      a grammar of that, made and tried in a process of its own, `grammar_child.py`
     responses_request.py, responses_bodies.py   the other way to ask a chat: /v1/responses
@@ -26,6 +27,7 @@ In reading order:
     call.py, mailbox.py, live_requests.py   what waits for which of the engine's decisions; `pacer.py` bursts of it
     choice_plan.py        how many choices a prompt has, their seeds, which of them wait for which
     choices.py, answer.py, call_reader.py, response_bodies.py, streaming.py   decisions and tokens → deltas → events
+    slow_readers.py       who takes nothing of a whole answer is let go
     answer_form.py        which of these a question wants
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,

@@ -22,6 +22,7 @@ from daemon.openapi import OpenApiHandler
 from daemon.probes import ProbeHandler
 from daemon.resumption import Resumption
 from daemon.service import Service
+from daemon.slow_readers import reader_middleware
 from daemon.tokenization import TokenizationHandler
 
 CLOSE_SECONDS = 0.5  # for idle connections when the server ends
@@ -63,6 +64,7 @@ def build_application(service: Service, calls: CallCounter) -> web.Application:
     application = web.Application(
         client_max_size=service.config.max_body_size,
         middlewares=[
+            reader_middleware(lambda: service.config.client_timeout),
             error_middleware(lambda: service.is_draining, service.refusals.note),
             crowd_middleware(open_connections),
             preflight_middleware(lambda: service.config.cors_origins),

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 ANY = "*"
 MAX_AGE_SECONDS = 600
 METHODS = "GET, POST"
-EXPOSED = "X-Request-Id, X-Reprise-Seed, X-Reprise-Resume-Seconds, Retry-After"
+EXPOSED = "X-Request-Id, X-Reprise-Seed, X-Reprise-Resume-Seconds, Retry-After, Retry-After-Ms"
 OPEN_PATHS = ("/v1/", "/tokenize", "/detokenize", "/openapi.json")
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9_-]{1,64}(\s*,\s*[A-Za-z0-9_-]{1,64}){0,31}")
 

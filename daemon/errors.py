@@ -18,6 +18,8 @@ class ApiError(EngineError):
     param                 the body's field at fault, None where there is none
     code                  short machine-readable name, None where the type says it all
     retry_after_seconds   for 503 and 429: without it the usual client retries at once, twice
+    retry_after_ms        the same, finer, where it is known so
+    is_final              the same request would fail again: clients are told not to retry
     """
 
     def __init__(
@@ -28,6 +30,8 @@ class ApiError(EngineError):
         param: str | None = None,
         code: str | None = None,
         retry_after_seconds: int | None = None,
+        retry_after_ms: int | None = None,
+        is_final: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -35,6 +39,16 @@ class ApiError(EngineError):
         self.param = param
         self.code = code
         self.retry_after_seconds = retry_after_seconds
+        self.retry_after_ms = retry_after_ms
+        self.is_final = is_final
+
+    def retry_headers(self) -> dict[str, str]:
+        """Those that the API's own clients go by."""
+        headers = {"x-should-retry": "false"} if self.is_final else {}
+        if self.retry_after_seconds is not None:
+            milliseconds = self.retry_after_ms or self.retry_after_seconds * 1000
+            headers |= {"Retry-After": str(self.retry_after_seconds), "retry-after-ms": str(milliseconds)}
+        return headers
 
     def body(self) -> dict[str, Any]:
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
@@ -56,8 +70,10 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
     return ApiError(400, message, param=param, code=code)
 
 
-def unavailable(message: str, code: str, retry_after_seconds: int = DEFAULT_RETRY_SECONDS) -> ApiError:
-    return ApiError(503, message, code=code, retry_after_seconds=retry_after_seconds)
+def unavailable(
+    message: str, code: str, retry_after_seconds: int = DEFAULT_RETRY_SECONDS, retry_after_ms: int | None = None
+) -> ApiError:
+    return ApiError(503, message, code=code, retry_after_seconds=retry_after_seconds, retry_after_ms=retry_after_ms)
 
 
 def draining() -> ApiError:
@@ -83,7 +99,7 @@ def request_kills_engine(request_id: str) -> ApiError:
         f"the engine died again while it worked on request {request_id}, which is not tried any more: "
         "change the request, and tell the operator its id, for the recording of it is kept"
     )
-    return ApiError(500, message, code="request_kills_engine")
+    return ApiError(500, message, code="request_kills_engine", is_final=True)
 
 
 def expired() -> ApiError:
@@ -92,7 +108,8 @@ def expired() -> ApiError:
 
 
 def step_failed() -> ApiError:
-    return ApiError(500, "the engine could not compute this request; the log says why", code="step_failed")
+    message = "the engine could not compute this request; the log says why"
+    return ApiError(500, message, code="step_failed", is_final=True)
 
 
 def internal() -> ApiError:
@@ -102,7 +119,8 @@ def internal() -> ApiError:
 def rejected(decision: RequestRejected, num_prompt_tokens: int) -> ApiError:
     """The core's refusal in the client's words, with the figures it was made on."""
     asked, limit = decision.asked, decision.limit
-    seconds = max(1, -(-decision.retry_after_ms // 1000))
+    milliseconds = max(1, decision.retry_after_ms)
+    seconds = -(-milliseconds // 1000)
     match decision.reason:
         case RejectReason.PROMPT_TOO_LONG:
             return prompt_too_long(num_prompt_tokens, limit)
@@ -121,23 +139,26 @@ def rejected(decision: RequestRejected, num_prompt_tokens: int) -> ApiError:
                 "context_length_exceeded",
             )
         case RejectReason.QUEUE_FULL:
-            return unavailable(f"{limit} requests already wait, no more may: try again later", "queue_full", seconds)
+            message = f"{limit} requests already wait, no more may: try again later"
+            return unavailable(message, "queue_full", seconds, milliseconds)
         case RejectReason.QUEUE_TOKENS_FULL:
             message = f"{asked} prompt tokens would wait with this request, at most {limit} may: try again later"
-            return unavailable(message, "queue_full", seconds)
+            return unavailable(message, "queue_full", seconds, milliseconds)
         case RejectReason.TENANT_QUEUE_FULL:
-            return _too_many(f"{limit} of your requests already wait, no more may: try again later", seconds)
+            return _too_many(
+                f"{limit} of your requests already wait, no more may: try again later", seconds, milliseconds
+            )
         case RejectReason.TENANT_QUEUE_TOKENS_FULL:
             message = f"{asked} of your prompt tokens would wait with this request, at most {limit} may: "
-            return _too_many(message + "try again later", seconds)
+            return _too_many(message + "try again later", seconds, milliseconds)
         case RejectReason.DUPLICATE_REQUEST:
             return duplicate_request_id()
         case _:
             return draining()
 
 
-def _too_many(message: str, retry_after_seconds: int) -> ApiError:
-    return ApiError(429, message, code="tenant_queue_full", retry_after_seconds=retry_after_seconds)
+def _too_many(message: str, seconds: int, milliseconds: int) -> ApiError:
+    return ApiError(429, message, code="tenant_queue_full", retry_after_seconds=seconds, retry_after_ms=milliseconds)
 
 
 def prompt_too_long(num_prompt_tokens: int, max_prompt_tokens: int) -> ApiError:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from daemon import openai_api
 from daemon.fields import Body
+from daemon.gateway_headers import header_priority
 from daemon.question import Question
 from daemon.request_body import read_object
 from daemon.request_ids import REQUEST_ID, request_id_was_given
@@ -53,6 +54,8 @@ class GenerationHandler:
         if question.model is not None and question.model not in service.served_names:
             raise openai_api.unknown_model(question.model, service.served_names)
         self._note_unknown_fields(question)
+        if (priority := header_priority(request)) is not None and question.urgency.priority is None:
+            question = replace(question, urgency=question.urgency._replace(priority=priority))
         structure = question.tools.structure(service.text_model) if question.tools else question.structure
         if structure is not None:
             question = replace(question, grammar=await service.grammars.make(structure))

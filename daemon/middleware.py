@@ -87,9 +87,7 @@ def _caller(keys: ApiKeys, request: web.Request) -> Caller:
 
 
 def error_response(request: web.Request, error: ApiError, *, close: bool) -> web.Response:
-    headers = {REQUEST_ID_HEADER: request[REQUEST_ID]}
-    if error.retry_after_seconds is not None:
-        headers["Retry-After"] = str(error.retry_after_seconds)
+    headers = {REQUEST_ID_HEADER: request[REQUEST_ID], **error.retry_headers()}
     response = web.json_response(error.body(), status=error.status, headers=headers)
     if close:
         response.force_close()

@@ -71,13 +71,14 @@ class EventStream:
             async with asyncio.timeout(self._client_seconds):
                 await self._response.write(data)
         except TimeoutError as error:
-            self._cut()
+            cut(self._request)
             raise SlowClient from error
 
-    def _cut(self) -> None:
-        """At once, what it has not taken included: its end of the connection is told that this is no end."""
-        transport = self._request.transport
-        if transport is not None:
-            at_once = struct.pack("ii", 1, 0)
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-            transport.abort()
+
+def cut(request: web.Request) -> None:
+    """At once, what it has not taken included: its end of the connection is told that this is no end."""
+    transport = request.transport
+    if transport is not None:
+        at_once = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        transport.abort()

@@ -18,6 +18,7 @@ from daemon.call import Call
 from daemon.choice_plan import Ask
 from daemon.choices import Choices
 from daemon.errors import ApiError
+from daemon.gateway_headers import logged_ids
 from daemon.middleware import CALLER
 from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
@@ -214,5 +215,6 @@ class Turn:
             stream=self._question.stream,
             num_prompt_tokens=sum(len(prompt) for prompt in self._prompts),
             num_output_tokens=self._choices.num_tokens,
+            **logged_ids(self._request),
             ms=(self._service.clock.now_ns() - self._arrival_ns) // 1_000_000,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -111,5 +112,34 @@ def test_a_stream_that_nobody_reads_is_cancelled_and_a_slow_reader_is_not() -> N
                 while b"data: [DONE]" not in taken[-100:]:
                     taken += await loop.sock_recv(client, 100_000)
                     await asyncio.sleep(0.01)
+
+    tell(story)
+
+
+def test_an_answer_that_is_no_stream_and_that_nobody_reads_is_cut_and_a_slow_reader_gets_all_of_it() -> None:
+    body = json.dumps({"prompt": "x" * 300_000}).encode()
+    head = f"POST /tokenize HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    async def ask(host: str, port: int) -> socket.socket:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((host, port))
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(client, head + body)
+        return client
+
+    async def story(served: Served, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        with await ask(host, port) as client:
+            await served.until(lambda: served.calls.num_open == 0, 60)
+            errors = (client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for _ in iter(int, 1))
+            await served.until(lambda: next(errors) == errno.ECONNRESET, 60)
+        with await ask(host, port) as client:
+            taken = b""
+            async with asyncio.timeout(60):
+                while piece := await loop.sock_recv(client, 30_000):
+                    taken += piece
+                    await asyncio.sleep(0.02)
+            assert json.loads(taken.partition(b"\r\n\r\n")[2])["count"] == 300_000
 
     tell(story)
