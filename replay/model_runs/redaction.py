@@ -130,7 +130,10 @@ class _Redaction:
         elif isinstance(event, ExecutorRestarted):
             event = event._replace(lost=tuple([(row[0], self._names.request(row[1]), *row[2:]) for row in event.lost]))
         elif isinstance(event, PolicyChanged):
-            event = event._replace(parameters=tuple([self._parameter(*pair) for pair in event.parameters]))
+            event = event._replace(
+                parameters=tuple([self._parameter(*pair) for pair in event.parameters]),
+                counted=tuple([(self._names.tenant(row[0]), *row[1:]) for row in event.counted]),
+            )
         self._carry_out(entry)
         self._done.num_entries += 1
         self._next_sequence, self._last_now_ns = entry.sequence + 1, entry.now_ns
