@@ -34,6 +34,7 @@ from engine.protocol import (
     Drain,
     Handled,
     Message,
+    PolicyCounted,
     PolicyRefused,
     PromptScored,
     Ready,
@@ -77,8 +78,14 @@ class EngineClient:
         self.policy = ""
         self.readings: list[Reading] = []
         self.on_ready: Callable[[dict[str, Any]], None] = lambda info: None  # before any request is sent
+        self._counted = PolicyCounted("", ())  # what the policy has counted so far: a new engine is told of it
         self._changed_to: ChangePolicy | None = None  # all changes so far as one: a new engine is told of it
         self._policy_changes: deque[tuple[ChangePolicy, asyncio.Future[None]]] = deque()  # not answered yet, in order
+
+    @property
+    def counted(self) -> tuple[tuple[Any, ...], ...]:
+        """What the policy has counted, as the engine said last."""
+        return self._counted.counted
 
     @property
     def retry_after_seconds(self) -> int:
@@ -226,6 +233,8 @@ class EngineClient:
             self.progress.note_entry(message.entry, len(self.live))
         elif isinstance(message, PromptScored):
             self.live.score(message.prompt)
+        elif isinstance(message, PolicyCounted):
+            self._counted = message
         elif isinstance(message, PolicyRefused):
             self._answer_policy_change(EngineError(message.message))
         elif isinstance(message, Ready):
@@ -244,12 +253,17 @@ class EngineClient:
             self.recorder.apply(message)
 
     def _restore_policy(self) -> None:
-        """An engine begins with the policy it was configured with."""
-        if self._changed_to is not None and self.supervisor.connection is not None:
-            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            nobody.cancel()
-            self._policy_changes.append((self._changed_to, nobody))
-            self.supervisor.connection.send(self._changed_to)
+        """An engine begins with the policy it was configured with, which has counted nothing."""
+        change = self._changed_to or ChangePolicy(self.policy)
+        if self._counted.policy == change.policy:
+            change = change._replace(counted=self._counted.counted)
+        connection = self.supervisor.connection
+        if connection is None or not (self._changed_to or change.counted):
+            return
+        nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        nobody.cancel()
+        self._policy_changes.append((change, nobody))
+        connection.send(change)
 
     def _answer_policy_change(self, refusal: EngineError | None) -> None:
         change, answer = self._policy_changes.popleft()

@@ -19,6 +19,7 @@ from engine.core.events import (
     PolicyChanged,
     RequestArrived,
     RequestCancelled,
+    StepCompleted,
     StepFailed,
     StepLaunched,
     TimerFired,
@@ -38,6 +39,7 @@ from engine.protocol import (
     ChangePolicy,
     Drain,
     Message,
+    PolicyCounted,
     PolicyRefused,
     PromptScored,
     ProtocolError,
@@ -46,6 +48,8 @@ from engine.protocol import (
 )
 from engine.self_audit import SelfAudit
 from engine.steps_ahead import StepsAhead, failed
+
+COUNTED_INTERVAL_NS = 1_000_000_000
 
 log = Logger(__name__)
 
@@ -133,6 +137,7 @@ class EngineLoop:
         self._steps_ahead = StepsAhead(self, runner) if core.limits.async_scheduling else None
         self._carry_out = runner.carry_out if self._steps_ahead is None else self._steps_ahead.carry_out
         self._stop_cause: str | None = None
+        self._counted_ns = 0
         self._has_keyframes = True
 
     def serve(self, inbox: Inbox) -> str:
@@ -262,7 +267,7 @@ class EngineLoop:
             self._sink.record_contents(arrive.request, contents)
 
     def _change_policy(self, message: ChangePolicy) -> None:
-        event = PolicyChanged(message.policy, message.parameters)
+        event = PolicyChanged(*message)
         try:
             self.core.check_policy_change(event)
         except EngineError as error:
@@ -295,9 +300,18 @@ class EngineLoop:
             self._audit.see(entry, emitted)
         if self._watch is not None:
             self._tell_mismatches(self._watch)
+        if type(event) is StepCompleted and now_ns - self._counted_ns >= COUNTED_INTERVAL_NS:
+            self._tell_counted(now_ns)
         if self._sink.wants_keyframe and self._has_keyframes and self.core.step_ahead is None:
             self._record_keyframe(now_ns)
         return decisions
+
+    def _tell_counted(self, now_ns: int) -> None:
+        """Once a second, what the policy has counted: this engine may die."""
+        self._counted_ns = now_ns
+        counted = self.core.planner.policy.to_hand_over()
+        if counted:
+            self._reply(PolicyCounted(self.core.limits.scheduling_policy, counted))
 
     def _tell_mismatches(self, watch: KVWatch) -> None:
         """Of what the core's decisions made the runner look at; before the step is executed that reads it."""

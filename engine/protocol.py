@@ -56,6 +56,7 @@ class ChangePolicy(NamedTuple):
 
     policy: str
     parameters: tuple[tuple[str, Any], ...] = ()
+    counted: tuple[tuple[Any, ...], ...] = ()
 
 
 class Drain(NamedTuple):
@@ -90,6 +91,13 @@ class PolicyRefused(NamedTuple):
 
     policy: str
     message: str
+
+
+class PolicyCounted(NamedTuple):
+    """Engine → daemon, at most once a second: what the policy has counted, for the next engine's `ChangePolicy`."""
+
+    policy: str
+    counted: tuple[tuple[Any, ...], ...]
 
 
 class Failed(NamedTuple):
@@ -137,7 +145,7 @@ class RecorderStatus(NamedTuple):
 
 
 _TO_ENGINE = (Arrive, Cancel, ChangePolicy, Drain, Restarted, Stop)
-_TO_DAEMON = (Ready, Failed, Handled, PolicyRefused, PromptScored, RecorderStatus)
+_TO_DAEMON = (Ready, Failed, Handled, PolicyCounted, PolicyRefused, PromptScored, RecorderStatus)
 Message = (
     Arrive
     | Cancel
@@ -148,6 +156,7 @@ Message = (
     | Ready
     | Failed
     | Handled
+    | PolicyCounted
     | PolicyRefused
     | PromptScored
     | RecorderStatus

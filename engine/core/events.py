@@ -166,10 +166,12 @@ class PolicyChanged(NamedTuple):
 
     parameters   (name, value) pairs of `Limits` fields; those not named stay as they are. What the policy before had
                  counted or learned is kept where the same policy goes on
+    counted      what this policy had counted in an engine that died (`to_hand_over`): (tenant, figure …) each
     """
 
     policy: str
     parameters: tuple[tuple[str, Any], ...] = ()
+    counted: tuple[tuple[Any, ...], ...] = ()
 
 
 class KVMismatch(NamedTuple):

@@ -227,7 +227,10 @@ class Core:
     def _on_policy_changed(self, event: PolicyChanged, now_ns: int) -> list[Decision]:
         self.limits = limits_after(self.limits, event.policy, event.parameters)
         live = list(self.requests.values())
-        self.planner.change_policy(self.limits, self._new_policy(self.limits), live, now_ns)
+        policy = self._new_policy(self.limits)
+        self.planner.change_policy(self.limits, policy, live, now_ns)
+        if event.counted:
+            policy.go_on_from(event.counted)
         return []
 
     def _new_policy(self, limits: Limits) -> Policy:

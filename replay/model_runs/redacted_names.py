@@ -15,7 +15,7 @@ class RedactedNames:
     """`tenant` and `request` of each name, over all lives of a run."""
 
     def __init__(self, tenants: Iterable[str] = ()) -> None:
-        known = sorted(set(tenants))
+        known = sorted(set(tenants) - {""})  # which means nobody's, and names nobody
         digits = len(str(max(0, len(known) - 1)))
         self._tenants = {name: f"tenant-{number:0{digits}d}" for number, name in enumerate(known)}
         self._requests: dict[str, str] = {}
@@ -27,7 +27,7 @@ class RedactedNames:
 
     def tenant(self, name: str) -> str:
         """Raises KeyError when none of the lives names it."""
-        return self._tenants[name]
+        return self._tenants[name] if name else ""
 
     def request(self, name: str) -> str:
         return self._requests.setdefault(name, f"request-{len(self._requests)}")
@@ -46,3 +46,4 @@ def _tenants_of(life: Life) -> Iterable[str]:
         elif isinstance(event, PolicyChanged):
             weights = dict(event.parameters).get("tenant_weights", ())
             yield from (name for name, _weight in normalized_weights(weights))
+            yield from (row[0] for row in event.counted)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from engine.core.policies.fair import FairShare
+from engine.core.events import PolicyChanged
+from engine.core.policies.fair import MAX_HANDED_OVER, FairShare
 from engine.core.policies.output_lengths import MIN_ENDS
 from engine.core.policies.shortest import ShortestFirst
 from tests.story import Story
@@ -84,3 +85,38 @@ def test_learned_lengths_outlive_a_change_of_parameters() -> None:
     policy = story.core.planner.policy
     assert isinstance(policy, ShortestFirst)
     assert policy.lengths.predict("t", 4) == 3
+
+
+def test_service_counts_on_in_the_engine_that_follows_a_dead_one() -> None:
+    before = served_unequally()
+    counted = before.core.planner.policy.to_hand_over()
+    assert dict(counted) == fair(before).counters
+    assert counted[-1][0] == fair(before)._left_last == "b"
+    after = Story(scheduling_policy="fair", enable_prefix_caching=False, max_num_seqs=1, num_kv_blocks=64)
+    after.on(PolicyChanged("fair", (), counted))
+    assert fair(after).counters == fair(before).counters
+    after.arrives("a2", prompt=4, output=2, tenant="a")
+    after.arrives("a3", prompt=4, output=2, tenant="a")
+    after.arrives("b2", prompt=2, output=2, tenant="b")
+    assert next_admitted(after) == "b2:", "the one that runs aside, the tenant that was served least goes first"
+
+
+def test_of_many_tenants_the_counters_of_those_served_most_are_handed_over() -> None:
+    policy = FairShare(one_place("fair").core.limits)
+    policy.go_on_from([(f"t{number:04d}", number) for number in range(3_000)])
+    counted = policy.to_hand_over()
+    assert len(counted) == MAX_HANDED_OVER
+    assert {tenant for tenant, _counter in counted} == {f"t{number:04d}" for number in range(2_000, 3_000)}
+
+
+def test_learned_lengths_go_on_in_the_next_engine() -> None:
+    before = one_place("shortest")
+    before.runs_until_idle()
+    for index in range(MIN_ENDS):
+        before.arrives(f"x{index}", prompt=4, output=7, tenant="x")
+    before.runs_until_idle()
+    after = Story(scheduling_policy="shortest", max_num_seqs=1, num_kv_blocks=64)
+    after.on(PolicyChanged("shortest", (), before.core.planner.policy.to_hand_over()))
+    policy = after.core.planner.policy
+    assert isinstance(policy, ShortestFirst)
+    assert policy.lengths.predict("x", 4) == 7

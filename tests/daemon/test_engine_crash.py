@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from daemon.supervisor import EngineState
-from engine.core.events import ExecutorRestarted, RequestArrived
+from engine.core.events import ExecutorRestarted, PolicyChanged, RequestArrived
 from recorder.incidents import Incident, pins_of
 from recorder.reader import Recording
 from recorder.timeline import Timeline
@@ -212,3 +212,21 @@ def test_a_drain_waits_for_handed_over_requests(tmp_path: Path) -> None:
     arrivals = [e.event for e in Recording.open(tmp_path / "run").entries() if isinstance(e.event, RequestArrived)]
     assert [event.num_handovers for event in arrivals] == [0, 1]
     assert arrivals[1].num_output_tokens > 0
+
+
+def test_what_tenants_were_served_is_counted_on_after_a_death_and_the_decisions_can_be_checked(tmp_path: Path) -> None:
+    async def killed(served: Served) -> None:
+        engine = served.service.engine
+        assert (await served.complete(max_tokens=4))[0] == 200
+        await served.until(lambda: engine.counted)
+        await kill_engine(served)
+        await served.until(lambda: engine.supervisor.state is EngineState.READY)
+        assert (await served.complete(max_tokens=4))[0] == 200
+
+    tell(killed, tmp_path / "run", scheduling_policy="fair")
+    events = [entry.event for entry in Recording.open(tmp_path / "run").entries()]
+    (changed,) = [event for event in events if isinstance(event, PolicyChanged)]
+    assert (changed.policy, changed.parameters) == ("fair", ())
+    ((tenant, counter),) = changed.counted
+    assert (tenant, counter > 0) == ("default", True)
+    assert check(tmp_path / "run").exit_code == 0

@@ -22,7 +22,8 @@ Source: Sheng et al., Fairness in Serving Large Language Models, OSDI 2024, algo
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace, nlargest
+from typing import Any
 
 from engine.core.decisions import FinishReason
 from engine.core.limits import Limits
@@ -30,6 +31,7 @@ from engine.core.policies.interface import Policy
 from engine.core.request import Request
 
 SCALE = 1_000_000
+MAX_HANDED_OVER = 1_000  # counters that the next engine is told
 MAX_IDLE_TENANTS = 10_000  # beyond it the counters of idle tenants are forgotten, the least served first
 
 
@@ -86,6 +88,20 @@ class FairShare(Policy):
             for tenant, counter in before.counters.items():
                 self._count_from(tenant, counter)
             self._left_last = before._left_last
+
+    def to_hand_over(self) -> tuple[tuple[Any, ...], ...]:
+        """The counters of those served most, for whoever was served little loses nothing; who left the queue last
+        stands last."""
+        most = nlargest(MAX_HANDED_OVER, [(counter, tenant) for tenant, counter in self.counters.items()])
+        rows = [(tenant, counter) for counter, tenant in most if tenant != self._left_last]
+        if self._left_last in self.counters:
+            rows.append((self._left_last, self.counters[self._left_last]))
+        return tuple(rows)
+
+    def go_on_from(self, counted: Sequence[tuple[Any, ...]]) -> None:
+        for tenant, counter in counted:
+            self._count_from(tenant, max(counter, self.counters.get(tenant, 0)))
+            self._left_last = tenant
 
     def on_queued(self, request: Request, now_ns: int) -> None:
         tenant = request.tenant

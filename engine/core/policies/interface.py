@@ -14,7 +14,7 @@ must be importable where the engine runs, and where its recordings are checked:
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.core.decisions import Decision, FinishReason
 from engine.core.limits import Limits
@@ -74,6 +74,14 @@ class Policy:
     def take_over(self, before: "Policy") -> None:
         """The one in charge until now: keep what both count or learn alike. It was told of all live requests, as this
         one has just been; the waiting are queued after this. What one in between does not count is lost."""
+
+    def to_hand_over(self) -> tuple[tuple[Any, ...], ...]:
+        """What it has counted or learned, for the same policy in the next engine: (tenant, integer …)
+        each, a thousand at most. It is asked once a second, so the last second's is lost."""
+        return ()
+
+    def go_on_from(self, counted: Sequence[tuple[Any, ...]]) -> None:
+        """What `to_hand_over` said in the engine before, recorded: said of a new policy, before any request arrives."""
 
     def on_queued(self, request: Request, now_ns: int) -> None:
         """It waits: it is new, or was preempted. Its rank is asked after this."""

@@ -6,6 +6,8 @@ that old ends fade; equal histories give equal predictions anywhere. It must not
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
 
 DEFAULT_OUTPUT_TOKENS = 128  # before anything ended
 MIN_ENDS = 4  # in a mean before it is believed
@@ -40,6 +42,16 @@ class OutputLengths:
             self._means.move_to_end(key)
         while len(self._means) > MAX_MEANS:
             self._means.popitem(last=False)
+
+    def latest(self, num_means: int) -> tuple[tuple[str, int, int, int], ...]:
+        """(tenant, bucket, sum, count) of the means that learned most recently, the latest last."""
+        chosen = [*self._means.items()][-num_means:]
+        return tuple([(*key, total, count) for key, (total, count) in chosen])
+
+    def go_on_from(self, means: Iterable[tuple[Any, ...]]) -> None:
+        """Means as `latest` gave them."""
+        for tenant, bucket, total, count in means:
+            self._means[tenant, bucket] = (total, count)
 
 
 def _keys(tenant: str, num_prompt_tokens: int) -> tuple[_Key, ...]:

@@ -14,6 +14,7 @@ N = max_preemptions). The price for the short ones is at most one admission in B
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from engine.core.decisions import FinishReason
 from engine.core.limits import Limits
@@ -21,6 +22,7 @@ from engine.core.policies.interface import Policy
 from engine.core.policies.output_lengths import OutputLengths
 from engine.core.request import Request
 
+MAX_HANDED_OVER = 1_000  # means that the next engine is told
 _OWN_ENDS = (FinishReason.STOP, FinishReason.LENGTH)
 
 
@@ -41,6 +43,12 @@ class ShortestFirst(Policy):
     def take_over(self, before: Policy) -> None:
         if isinstance(before, ShortestFirst):
             self.lengths = before.lengths
+
+    def to_hand_over(self) -> tuple[tuple[Any, ...], ...]:
+        return self.lengths.latest(MAX_HANDED_OVER)
+
+    def go_on_from(self, counted: Sequence[tuple[Any, ...]]) -> None:
+        self.lengths.go_on_from(counted)
 
     def on_finished(self, request: Request, reason: FinishReason) -> None:
         if reason in _OWN_ENDS:
