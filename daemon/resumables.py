@@ -159,7 +159,7 @@ class Resumables:
         bodies = ResponseBodies(**{name: value for name, value in opening["bodies"].items() if name in known})
         telling = Telling(bodies, opening["answer"], opening["headers"])
         answers, call = AnswerLog(), Call(self._engine)
-        answers.items = [Accepted(), *[_item(record) for record in records]]
+        answers.items = [Accepted(), *[item_of(record) for record in records]]
         resumable = Resumable(
             opening["request_id"], opening["tenant"], opening["seconds"], telling, answers, call, name
         )
@@ -198,7 +198,8 @@ class Resumables:
             del self._forgotten[next(iter(self._forgotten))]
 
 
-def _item(record: tuple[Any, ...]) -> Item:
+def item_of(record: tuple[Any, ...]) -> Item:
+    """As it was before it was written; the kinds differ in their lengths."""
     if len(record) == len(PromptTold._fields):
         return PromptTold(record[0], PromptLogprobs(*record[1]))
     if len(record) == len(TokenOutput._fields):

@@ -4,10 +4,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgpack
 import openai
 import pytest
 
+from daemon.mailbox import PromptTold
 from daemon.prompt_logprobs import MAX_TOLD
+from daemon.resumables import item_of
+from engine.core.contents import PromptLogprobs, TokenOutput
+from engine.core.decisions import FinishReason, RequestFinished
 from engine.core.events import StepCompleted
 from engine.core.vocabulary import Entry
 from tests.daemon.served import MODEL, Served, completion
@@ -204,6 +209,28 @@ def test_a_request_that_is_handed_over_tells_them_once() -> None:
         assert tokens == expected["choices"][0]["logprobs"]["tokens"]
 
     tell_alone(story)
+
+
+def test_a_stream_that_is_resumed_tells_its_prompt_where_it_stood(tell: Tell) -> None:
+    async def story(served: Served) -> None:
+        body = completion(prompt=PROMPT, max_tokens=6, echo=True, logprobs=1, prompt_logprobs=2, stream=True)
+        given = {"X-Request-Id": "resumed", "X-Reprise-Resume-Seconds": "60"}
+        async with served.session.post("/v1/completions", json=body, headers=given) as response:
+            whole = await response.read()
+        for last_id in ("", "0", "3"):
+            async with served.session.get("/v1/streams/resumed", headers={"Last-Event-ID": last_id}) as response:
+                told = await response.read()
+            assert whole.endswith(told)
+            assert (b"prompt_logprobs" in told) == (last_id == "")
+
+    tell(story)
+
+
+def test_what_a_daemon_has_written_of_a_prompt_is_read_by_the_next() -> None:
+    told = PromptTold((5, 6), PromptLogprobs(3, 1, b"abcd", b"efgh", b"ijkl", b"mnop"))
+    ended = RequestFinished(3, FinishReason.STOP, 1, 2, 3, 4, 5)
+    for item in (told, TokenOutput(3, 7, -1.0), ended):
+        assert item_of(msgpack.unpackb(msgpack.packb(tuple(item)), use_list=False)) == item
 
 
 def _listed(answer: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
