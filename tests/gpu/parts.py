@@ -29,6 +29,8 @@ PARTS = (
         60,
         "tests.gpu.shown_by_bits:graphs_give_the_bits_of_launches",
     ),
+    Part("draws", "sampled tokens are the reference's", 30, "tests.gpu.shown_by_draws:draws_are_the_references"),
+    Part("pieces", "prefill in pieces, whole, launched", 30, "tests.gpu.shown_by_draws:prefill_in_pieces"),
     Part("speed", "steps against limits and stock torch", 150, "tests.gpu.shown_by_speed:speed"),
     Part("tiles", "tiles that give equal bits", 60, "tests.gpu.shown_by_bits:tiles_that_give_equal_bits"),
     Part("zoo", "the zoo's load, clean", 60, "tests.gpu.shown_by_promises:the_zoos_load_is_clean"),
