@@ -18,6 +18,11 @@ from tests.integration.daemon_process import MODEL, DaemonProcess
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs are not ours to mend
 
 ASKED = "What is the weather in Paris?"
+# `llm` knows no tool_choice: what a small model, at temperature 0, writes down of its own accord
+TO_REPEAT = """Repeat this, and nothing else:
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Paris"}}
+</tool_call>"""
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +113,6 @@ def test_the_llm_tool_prompts_streams_and_calls_a_tool(url: str) -> None:
     tool = llm.Tool.function(get_weather)
     for stream in (True, False):
         options: Any = {"stream": stream, "max_tokens": 80, "seed": 1, "temperature": 0, "key": "x"}
-        response = model.prompt("Call get_weather for Paris.", tools=[tool], **options)
-        calls = response.tool_calls()
-        for call in calls:
-            assert (call.name, set(call.arguments)) == ("get_weather", {"city"})
-        assert calls or response.text()
+        response = model.prompt(TO_REPEAT, tools=[tool], **options)
+        (call,) = response.tool_calls()
+        assert (call.name, call.arguments) == ("get_weather", {"city": "Paris"})
