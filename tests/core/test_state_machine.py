@@ -19,7 +19,9 @@ from engine.core.events import (
     PolicyChanged,
     RequestArrived,
     RequestCancelled,
+    StepCompleted,
     StepFailed,
+    StepLaunched,
     TimerFired,
 )
 from engine.core.limits import Limits
@@ -50,6 +52,7 @@ class CoreMachine(RuleBasedStateMachine):
         thrash_bound_permille=st.sampled_from([0, 1]),
         swap_space_blocks=st.sampled_from([0, 2, 12]),
         caching=st.booleans(),
+        async_scheduling=st.booleans(),
     )
     def start(self, spare_budget: int, policy: str, phases: str, caching: bool, **sizes: Any) -> None:
         self.limits = Limits(
@@ -68,6 +71,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.runner = ScriptedRunner(self.limits.num_kv_blocks, self.limits.block_size, KEY)
         self.handled: list[tuple[Event, int, tuple[Decision, ...]]] = []
         self.result: StepResult | None = None  # of the step under way: executed, but not yet told
+        self.ahead: StepPlanned | None = None  # planned while that one ran
         self.ends: list[int] = []
         self.num_arrived = 0
 
@@ -120,6 +124,13 @@ class CoreMachine(RuleBasedStateMachine):
         self.core.check_policy_change(event)
         self.handle(event)
 
+    @precondition(lambda self: self.result is not None and self.ahead is None and self.limits.async_scheduling)
+    @rule()
+    def launch(self) -> None:
+        assert self.result is not None
+        if self.core.step_ahead is None:
+            self.handle(StepLaunched(self.result.completed.step))
+
     @precondition(lambda self: self.result is not None)
     @rule(execute_ns=st.sampled_from([0, 1_000_000, 80_000_000]))
     def complete(self, execute_ns: int) -> None:
@@ -138,8 +149,12 @@ class CoreMachine(RuleBasedStateMachine):
         now_ns = len(self.handled)
         decisions = self.core.handle(event, now_ns)
         self.handled.append((event, now_ns, tuple(decisions)))
+        if isinstance(event, StepCompleted | StepFailed) and self.ahead is not None:
+            self.result, self.ahead = self.runner.execute(self.ahead), None
         for decision in decisions:
-            if isinstance(decision, StepPlanned):
+            if isinstance(decision, StepPlanned) and isinstance(event, StepLaunched):
+                self.ahead = decision
+            elif isinstance(decision, StepPlanned):
                 self.result = self.runner.execute(decision)
             else:
                 self.runner.carry_out(decision)

@@ -13,7 +13,7 @@ from engine.core.events import FinishFlag, StepCompleted
 from engine.core.sampling_params import SamplingParams
 from engine.execution.digests import extend_digests
 from engine.execution.interface import StepResult
-from engine.execution.scripted import ScriptedRunner
+from engine.execution.scripted import ScriptedRunner, _Held
 
 DIGEST_KEY = b"simulated-salt--"
 _NS_PER_TOKEN = (0, 100_000, 100_000, 120_000, 5_000_000)
@@ -57,6 +57,39 @@ class FaultyRunner(ScriptedRunner):
         if fails:
             raise RuntimeError("simulated fault after the step")
         return self._faults.disturb(result, sum([count for _request, _start, count in plan.rows]))
+
+
+class LateWritingRunner(FaultyRunner):
+    """A device that takes a step's tables and rows when it is launched, and writes when it is collected: whatever was
+    done to them in between is what a faster host would do under a running step."""
+
+    def __init__(self, num_blocks: int, block_size: int, faults: Faults) -> None:
+        super().__init__(num_blocks, block_size, faults)
+        self._launched: tuple[StepPlanned, dict[int, _Held], list[list[int]]] | None = None
+
+    def launch(self, plan: StepPlanned) -> None:
+        for request, block in plan.new_blocks:
+            if request in self._requests:
+                self._requests[request].block_table.append(block)
+        tables = [list(held.block_table) for held in self._requests.values()]
+        self._launched = plan._replace(new_blocks=()), dict(self._requests), tables
+
+    def collect(self) -> StepResult:
+        assert self._launched is not None
+        (plan, as_launched, tables), self._launched = self._launched, None
+        requests_now, tables_now = self._requests, [held.block_table for held in as_launched.values()]
+        self._requests = as_launched
+        _give(as_launched, tables)
+        try:
+            return self.execute(plan)
+        finally:
+            self._requests = requests_now
+            _give(as_launched, tables_now)
+
+
+def _give(requests: dict[int, _Held], tables: list[list[int]]) -> None:
+    for held, table in zip(requests.values(), tables, strict=True):
+        held.block_table = table
 
 
 class CountingRunner:

@@ -25,7 +25,7 @@ from engine.execution.scripted import ScriptedRunner
 from engine.loop import EngineLoop
 from engine.protocol import Arrive, Cancel, Drain, Message, Restarted, Stop
 from tests.simulation.checks import Checks, Run, check_ends
-from tests.simulation.faults import DIGEST_KEY, CountingRunner, Faults, FaultyRunner
+from tests.simulation.faults import DIGEST_KEY, CountingRunner, Faults, FaultyRunner, LateWritingRunner
 from tests.simulation.load import long_load_limits, random_limits, random_messages, with_swap_space
 
 MODES = ("safety", "liveness")
@@ -75,7 +75,8 @@ def simulate(
     limits = replace(with_swap_space(random_limits(rng), seed), async_scheduling=plans_ahead)
     messages = random_messages(rng)
     faults = Faults(rng, rng.choice(FAULT_RATES) if fault_rate is None else fault_rate)
-    executor = runner or FaultyRunner(limits.num_kv_blocks, limits.block_size, faults)
+    make = LateWritingRunner if plans_ahead else FaultyRunner
+    executor = runner or make(limits.num_kv_blocks, limits.block_size, faults)
     return _run(rng, limits, messages, faults, executor, mode)
 
 
