@@ -1,6 +1,7 @@
 // The block map: the pool as a grid at one step, by state, owner or age; a slider moves through the steps, a click
 // tells a block's history.
 import { askFrame, askJson } from "../api.js";
+import { grouped } from "../format.js";
 import { goToBlock } from "../moments.js";
 import { Component, html } from "../preact.js";
 import { life, state, update } from "../store.js";
@@ -11,6 +12,7 @@ import { Command, RequestLink, StepLink, Table } from "./parts.js";
 const STATES = ["free", "cached", "owned", "shared", "mismatch"];
 const FILLS = { light: ["#e4e7eb", "#9fc5e8", "#0072b2", "#d55e00", "#c00020"], dark: ["#2b313a", "#3b5f7d", "#4aa3df", "#e8833a", "#ff6b6b"] };
 const CELL = 12;
+const NEVER = 2 ** 32 - 1; // of a block that no step wrote into
 const SHADES = [1, 0.72, 0.86, 0.58]; // neighbours in a pool seldom have owners four apart
 
 export function BlocksPanel() {
@@ -71,8 +73,9 @@ class Grid extends Component {
     const tell = (event) => {
       const block = blockAt(event);
       if (block >= header.num_blocks) return;
-      const owner = columns.owner[block];
-      this.setState({ told: `block ${block}: ${STATES[columns.state[block]]}${owner >= 0 ? `, request ${owner}` : ""}, ${columns.refs[block]} holders, written ${columns.age_steps[block]} steps ago` });
+      const [owner, refs, age] = [columns.owner[block], columns.refs[block], columns.age_steps[block]];
+      const held = refs ? `, held by ${refs}: request ${owner}${refs > 1 ? " and others" : ""}` : "";
+      this.setState({ told: `block ${block}: ${STATES[columns.state[block]]}${held}; ${age === NEVER ? "never written" : age ? `written ${grouped(age)} steps before` : "written by this step"}` });
     };
     const choose = (event) => { if (blockAt(event) < header.num_blocks) goToBlock(blockAt(event), header.step); };
     const summary = STATES.map((name, kind) => `${counts[kind]} ${name}`).join(", ");
