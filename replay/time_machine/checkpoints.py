@@ -9,6 +9,8 @@ from engine.core.scheduler import Core
 FIRST_SPACING = 256  # entries between two
 ENTRIES_PER_REQUEST = 2  # to freeze many live requests takes longer than to play some entries
 MAX_CHECKPOINTS = 128
+SHORT_OF_AIM = 96  # entries: whoever came here steps back next, and begins there instead of far away
+MAX_REQUESTS_SHORT_OF_AIM = 8_000  # of more freezing takes longer than the way that it saves
 
 
 class Checkpoints:
@@ -19,6 +21,7 @@ class Checkpoints:
         self._sequences: list[int] = []  # in order
         self._spacing = FIRST_SPACING
         self._base = 0
+        self._aim = 0
         self._can_freeze = True
 
     def nearest(self, sequence: int) -> int | None:
@@ -32,13 +35,18 @@ class Checkpoints:
     def pass_by(self, core: Core, sequence: int) -> None:
         """The core is about to be given this entry."""
         last = self.nearest(sequence)
-        spacing = max(self._spacing, ENTRIES_PER_REQUEST * len(core.requests))
+        num_requests = len(core.requests)
+        if sequence == self._aim - SHORT_OF_AIM and num_requests <= MAX_REQUESTS_SHORT_OF_AIM:
+            if sequence - (self._base if last is None else max(last, self._base)) >= SHORT_OF_AIM:
+                self.keep(core, sequence)
+            return
+        spacing = max(self._spacing, ENTRIES_PER_REQUEST * num_requests)
         if sequence - (self._base if last is None else max(last, self._base)) >= spacing:
             self.keep(core, sequence)
 
-    def begin_at(self, sequence: int) -> None:
-        """The core that will pass by comes from there."""
-        self._base = sequence
+    def begin_at(self, sequence: int, aim: int) -> None:
+        """The core that will pass by comes from there, and goes to the entry `aim`."""
+        self._base, self._aim = sequence, aim
 
     def keep(self, core: Core, sequence: int) -> None:
         """Whatever the spacing; nothing happens where an operator's own policy cannot be frozen, or blocks are lost: of

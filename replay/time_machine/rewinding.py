@@ -65,7 +65,7 @@ class Rewinder:
         It is given out while it stands there, and goes on with the next.
         """
         base, core, entries = self._begin(sequence)
-        self._checkpoints.begin_at(base)
+        self._checkpoints.begin_at(base, sequence)
         expected = base
         for entry in entries:
             if isinstance(entry.event, RecordingClosed | CoreKeyframe):
