@@ -29,6 +29,7 @@ In reading order:
     choices.py, answer.py, call_reader.py, response_bodies.py, streaming.py   decisions and tokens → deltas → events
     slow_readers.py       who takes nothing of a whole answer is let go
     answer_form.py        which of these a question wants
+    prompt_logprobs.py    log-probabilities of a prompt, in OpenAI's shape and in vLLM's; `token_spelling.py`
     answer_stream.py      these under ids, from anywhere on
     resumption.py         a client comes back: `resumables.py` all streams that may be asked for again,
                           `resumable.py` one, `resume_journal.py` what the next daemon needs of them

@@ -116,7 +116,7 @@ class Handled(NamedTuple):
 class PromptScored(NamedTuple):
     """Engine → daemon: what was asked about a prompt, before the entry of the step that has finished it.
 
-    Nobody is told before that entry. An engine that takes the request over, and finishes its prompt again, says it again.
+    Nobody is told before that entry. An engine that takes the request over and finishes its prompt again says it again.
     """
 
     prompt: PromptLogprobs

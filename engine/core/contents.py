@@ -1,7 +1,8 @@
 """What travels beside the stream and never into the core: token ids.
 
 The daemon sends a request's contents with its arrival, execution returns the tokens it drew with a step's result, and
-the recorder keeps both in the vault when it was asked to.
+the recorder keeps both in the vault when it was asked to. What a prompt's log-probabilities are it does not keep: they
+can be computed again, and their digest lies in the stream.
 """
 
 from typing import NamedTuple
