@@ -6,6 +6,7 @@ from time import sleep
 
 from engine.core.decisions import StepPlanned
 from engine.execution.interface import Runner, StepResult
+from engine.execution.launching import Launcher
 from engine.injection import Injector, JumpingClock, parse_injection
 from engine.log import Logger
 
@@ -44,12 +45,23 @@ def inject_into(runner: Runner, texts: Sequence[str], effects: EngineEffects) ->
     execute = runner.execute
     log.warning("faults are injected", inject=list(texts))
 
-    def faulty(plan: StepPlanned) -> StepResult:
-        injector.before(plan)
-        result = execute(plan)
+    def after(result: StepResult) -> StepResult:
         completed = injector.after(result.completed)
         spoilt = {row[0] for row, was in zip(completed.emitted, result.completed.emitted, strict=True) if row != was}
         outputs = tuple([output for output in result.outputs if output.request not in spoilt])
         return StepResult(completed, outputs, result.prompts)
 
+    def faulty(plan: StepPlanned) -> StepResult:
+        injector.before(plan)
+        return after(execute(plan))
+
     runner.execute = faulty  # type: ignore[method-assign]  # the one place where a runner is not what it was
+    if isinstance(runner, Launcher):
+        launch, collect = runner.launch, runner.collect
+
+        def faulty_launch(plan: StepPlanned) -> None:
+            injector.before(plan)
+            launch(plan)
+
+        runner.launch = faulty_launch  # type: ignore[method-assign]  # nor here
+        runner.collect = lambda: after(collect())  # type: ignore[method-assign]  # nor here
