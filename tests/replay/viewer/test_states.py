@@ -21,8 +21,8 @@ def test_a_core_that_goes_on_is_the_one_made_anew(viewed: Viewed) -> None:
     machine = TimeMachine(viewed.path, viewed.index.path.parent)
     states, draw = States(viewed.path, viewed.index.path.parent), random.Random(5)
     last = machine.extent(1).last_step
-    steps = [draw.randint(0, last) for _ in range(12)]
-    for step in [near for step in steps for near in (step, step, min(last, step + 1), max(0, step - 1))]:
+    places = [draw.randint(0, last) for _ in range(12)]
+    for step in [near for at in places for near in (at, at, min(last, at + 1), max(0, at - 1))]:
         assert states.read(1, step, read) == (read(machine.at_step(step, 1)), "")
     states.close()
     machine.close()
