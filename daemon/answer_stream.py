@@ -6,12 +6,13 @@ tells follows from the tokens alone, so a second stream of the same tokens has t
 the rest of an answer is what lies behind the id that a client read last. It must not know HTTP.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from daemon.answer import Delta
 from daemon.choices import Choices
-from daemon.mailbox import Item
+from daemon.mailbox import Item, PromptTold
 from daemon.streaming import EventStream
 
 Take = Callable[[float | None], Awaitable[list[tuple[int, Item]]]]
@@ -85,6 +86,11 @@ class AnswerStream:
             events: list[tuple[Position, dict[str, Any]]] = []
             try:
                 for index, item in items:
+                    if type(item) is PromptTold:
+                        await self._send(stream, events)
+                        events = []
+                        await self._tell_prompt(stream, index, item)
+                        continue
                     step = self._choices.take(index, item)
                     if step is not None:
                         position = Position(self._choices.num_tokens, 1 if step[1] else 0)
@@ -96,8 +102,20 @@ class AnswerStream:
         await self._send(stream, [(position, body) for body in self._bodies.ending(self._choices.usage())])
         return reasons
 
-    async def _send(self, stream: EventStream, events: list[tuple[Position, dict[str, Any]]]) -> None:
+    async def _tell_prompt(self, stream: EventStream, index: int, told: PromptTold) -> None:
+        """It may be long: made in a thread, so that no other client waits."""
+        position = Position(self._choices.num_tokens)
+
+        def make() -> list[tuple[Position, dict[str, Any]]]:
+            step = self._choices.take(index, told)
+            return [(position, body) for body in self._bodies.chunks(index, *step)] if step else []
+
+        await self._send(stream, await asyncio.to_thread(make), is_long=True)
+
+    async def _send(
+        self, stream: EventStream, events: list[tuple[Position, dict[str, Any]]], *, is_long: bool = False
+    ) -> None:
         left = [(position, body) for position, body in events if position > self._after]
         has_ids = self._num_choices == 1 and self._bodies.numbers_events
         ids = [str(position) for position, _body in left] if has_ids else []
-        await stream.send([body for _position, body in left], ids)
+        await (stream.send_long if is_long else stream.send)([body for _position, body in left], ids)

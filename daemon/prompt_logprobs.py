@@ -5,10 +5,9 @@
 nothing before it, so it has null in both. It must not know HTTP or the engine.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from daemon import fields
 from daemon.errors import bad_request
@@ -134,9 +133,10 @@ class _Texts(dict[int, str]):
 def _columns(told: PromptTold) -> tuple[list[float | None], list[int], list[list[tuple[int, float]]]]:
     """Log-probability, rank and likeliest tokens of each token, the first one's included."""
     prompt = told.logprobs
-    logprobs: list[float | None] = [None, *np.frombuffer(prompt.logprobs, "<f4").tolist()]
-    ranks = [0, *np.frombuffer(prompt.ranks, "<u4").tolist()]
-    shape = (prompt.num_tokens, prompt.num_top)
-    ids = np.frombuffer(prompt.top_ids, "<u4").reshape(shape).tolist()
-    values = np.frombuffer(prompt.top_logprobs, "<f4").reshape(shape).tolist()
-    return logprobs, ranks, [[], *[list(zip(*pair, strict=True)) for pair in zip(ids, values, strict=True)]]
+    top = list(zip(_unpacked("I", prompt.top_ids), _unpacked("f", prompt.top_logprobs), strict=True))
+    tops = [top[place * prompt.num_top : (place + 1) * prompt.num_top] for place in range(prompt.num_tokens)]
+    return [None, *_unpacked("f", prompt.logprobs)], [0, *_unpacked("I", prompt.ranks)], [[], *tops]
+
+
+def _unpacked(kind: str, column: bytes) -> tuple[Any, ...]:
+    return struct.unpack(f"<{len(column) // 4}{kind}", column)

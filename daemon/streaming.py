@@ -9,10 +9,12 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
+
+from daemon.long_json import long_json
 
 DONE = b"data: [DONE]\n\n"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -24,10 +26,10 @@ STREAM_HEADERS = {
 }
 
 
-def encode_event(body: Mapping[str, Any]) -> bytes:
+def encode_event(body: Mapping[str, Any], encode: Callable[[Any], str] = _ENCODER.encode) -> bytes:
     """One event, named where its body has a type; JSON escapes line ends, so it is one line whatever the text holds."""
     name = b"event: " + body["type"].encode() + b"\n" if "type" in body else b""
-    return name + b"data: " + _ENCODER.encode(body).encode("utf-8") + b"\n\n"
+    return name + b"data: " + encode(body).encode("utf-8") + b"\n\n"
 
 
 class SlowClient(ConnectionError):
@@ -51,7 +53,13 @@ class EventStream:
 
     async def send(self, bodies: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> None:
         """Several events in one write: a client that reads slowly gets what gathered meanwhile."""
-        encoded = [encode_event(body) for body in bodies]
+        await self._send([encode_event(body) for body in bodies], ids)
+
+    async def send_long(self, bodies: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> None:
+        """The same of bodies that hold megabytes: encoded in a thread."""
+        await self._send(await asyncio.to_thread(lambda: [encode_event(body, long_json) for body in bodies]), ids)
+
+    async def _send(self, encoded: list[bytes], ids: Sequence[str]) -> None:
         if ids:
             encoded = [b"id: %b\n%b" % (each.encode(), event) for each, event in zip(ids, encoded, strict=True)]
         data = b"".join(encoded)

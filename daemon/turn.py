@@ -4,6 +4,7 @@ What the core refuses is still plain JSON; from the first byte on a stream can o
 event. However it ends, the engine is told, and one line is logged.
 """
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -19,6 +20,8 @@ from daemon.choice_plan import Ask
 from daemon.choices import Choices
 from daemon.errors import ApiError
 from daemon.gateway_headers import logged_ids
+from daemon.long_json import long_json
+from daemon.mailbox import PromptTold
 from daemon.middleware import CALLER
 from daemon.question import Question
 from daemon.request_ids import REQUEST_ID, REQUEST_ID_HEADER
@@ -167,14 +170,20 @@ class Turn:
         reasons: dict[int, str] = {}
         while not self._choices.are_finished:
             for index, item in await call.take():
-                step = self._choices.take(index, item)
+                if type(item) is PromptTold:  # much of it may be long: in a thread, so that no other client waits
+                    step = await asyncio.to_thread(self._choices.take, index, item)
+                else:
+                    step = self._choices.take(index, item)
                 if step is not None:
                     deltas[index].append(step[0])
                     reasons[index] = step[1] or ""
         choices = [(Delta.joined(deltas[index]), reasons[index]) for index in self._choices.told()]
         self._outcome = ",".join(sorted(set(reasons.values())))
-        body = (self._responses or self._bodies).whole(choices, self._choices.usage())
-        return web.json_response(body, headers=self._headers())
+        bodies, usage = self._responses or self._bodies, self._choices.usage()
+        if self._question.prompt_ask.num_top < 0:
+            return web.json_response(bodies.whole(choices, usage), headers=self._headers())
+        text = await asyncio.to_thread(lambda: long_json(bodies.whole(choices, usage)))
+        return web.Response(text=text, content_type="application/json", headers=self._headers())
 
     async def _stream(self, call: Call) -> web.StreamResponse:
         stream = await EventStream.begin(self._request, self._headers(), self._service.config.client_timeout)

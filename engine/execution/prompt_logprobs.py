@@ -7,15 +7,15 @@ not know backends or steps.
 
 import hashlib
 from collections.abc import Callable, Iterable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from engine.core.contents import PromptLogprobs, RequestContents
 from engine.core.sampling_params import SamplingParams
-from kernels.scoring import RowScores
 
-Ask = Callable[[int, int, int], RowScores]  # first row, one after the last, alternatives of each
+if TYPE_CHECKING:
+    from kernels.scoring import RowScores  # numpy with it, which a runner without weights does not load
+
+Ask = Callable[[int, int, int], "RowScores"]  # first row, one after the last, alternatives of each
 
 
 class AskedPrompts:
@@ -95,7 +95,7 @@ class PromptRows:
         first = max(start, self._num_scored)
         return first, max(first, min(end, self._num_rows)) if start <= self._num_scored else first
 
-    def take(self, scores: RowScores) -> None:
+    def take(self, scores: "RowScores") -> None:
         """Of the rows that were wanted."""
         self._num_scored += len(scores.ranks)
         self._parts.append(scores)
@@ -121,5 +121,7 @@ def prompt_digest(prompt: PromptLogprobs) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _little_endian(column: NDArray[np.generic]) -> bytes:
-    return column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()
+def _little_endian(column: Any) -> bytes:
+    """Of a numpy array."""
+    packed: bytes = column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()
+    return packed

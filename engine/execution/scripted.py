@@ -11,6 +11,7 @@ import hashlib
 import struct
 from array import array
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from engine.core.contents import RequestContents, TokenOutput
 from engine.core.decisions import (
@@ -28,7 +29,9 @@ from engine.execution.digests import extend_digests
 from engine.execution.interface import StepResult
 from engine.execution.kv_watch import Filled, KVWatch
 from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
-from kernels.scoring import RowScores
+
+if TYPE_CHECKING:
+    from kernels.scoring import RowScores
 
 SCRIPTED_VOCABULARY = 1_000
 END_OF_TEXT = 0
@@ -173,8 +176,10 @@ class ScriptedRunner:
         token = int.from_bytes(draw.digest(), "little") % SCRIPTED_VOCABULARY
         return int.from_bytes(digest, "little"), token
 
-    def _score(self, held: _Held, first: int, last: int, num_top: int) -> RowScores:
+    def _score(self, held: _Held, first: int, last: int, num_top: int) -> "RowScores":
         """Of the context up to each row, read back as for a draw, and of the token that follows it."""
+        from kernels.scoring import RowScores  # here, for it loads numpy, and most runs ask nothing
+
         context = hashlib.blake2b(digest_size=8)
         scores = RowScores.empty(last - first, num_top)
         for position in range(last):
