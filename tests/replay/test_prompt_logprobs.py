@@ -1,10 +1,11 @@
 """Prompts' log-probabilities in replay: their digests are compared with all other bits, alone, in company, midway."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.core.events import RequestArrived, StepCompleted
+from engine.core.events import RequestArrived, StepCompleted, StepLaunched
 from engine.core.vocabulary import Entry
 from engine.protocol import Arrive, Message
 from replay.check import check
@@ -13,7 +14,16 @@ from replay.isolate import isolate
 from replay.model_runs.redaction import redact
 from replay.model_runs.reexecution import PromptLogprobsDigest
 from replay.span import Span, StepOf
-from tests.replay.recorded_runs import entries_of, mixed_load, open_scripted, record_run, rewrite
+from tests.replay.recorded_runs import (
+    LIMITS,
+    SALT,
+    TimedRunner,
+    entries_of,
+    mixed_load,
+    open_scripted,
+    record_run,
+    rewrite,
+)
 
 
 def asking(messages: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
@@ -51,6 +61,21 @@ def test_each_that_asks_is_told_once_whole_whatever_befell_it(asked: Path) -> No
     assert len(told) > 14, "of 18, all but those that were cancelled before"
     assert all(num_tokens == asking[request] - 1 for request, num_tokens, _digest in told.values())
     assert check(asked).exit_code == 0
+
+
+def test_steps_planned_ahead_swaps_and_other_chunks_change_no_bit(asked: Path, tmp_path: Path) -> None:
+    """Another pool, another budget and another order of steps: those that are told in both are told the same."""
+    limits = replace(LIMITS, async_scheduling=True, num_kv_blocks=20, max_num_batched_tokens=7, swap_space_blocks=12)
+    runner = TimedRunner(limits.num_kv_blocks, limits.block_size, SALT)
+    ahead = record_run(tmp_path / "ahead", asking(mixed_load(36)), limits=limits, runner=runner)
+    assert check(ahead).exit_code == 0
+    assert execute(ahead, open_runner=open_scripted).exit_code == 0
+    expected, told = digests(asked), digests(ahead)
+    both = expected.keys() & told.keys()
+    assert len(both) > 12
+    assert {request: told[request] for request in both} == {request: expected[request] for request in both}
+    events = [entry.event for entry in entries_of(ahead)]
+    assert any(isinstance(event, StepLaunched) for event in events)
 
 
 def test_they_are_equal_when_executed_again_from_the_beginning_and_from_keyframes(asked: Path) -> None:
