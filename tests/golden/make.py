@@ -3,6 +3,7 @@
 A change of the format keeps those before it and adds one under its own number.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from engine.clock import SystemClock
@@ -10,11 +11,20 @@ from engine.core.decisions import RequestAdmitted
 from recorder.format import FORMAT_VERSION, segment_path
 from recorder.keys import open_ring
 from recorder.sealing import seal
-from tests.replay.recorded_runs import changed_decision, entries_of, mixed_load, record_run, rewrite
+from tests.replay.recorded_runs import (
+    LIMITS,
+    changed_decision,
+    entries_of,
+    mixed_load,
+    record_run,
+    rewrite,
+    stopping_load,
+)
 
 GOLDEN = Path(__file__).parent
 DIVERGES = GOLDEN / "diverges"
 KEYFRAMES = GOLDEN / "keyframes"
+AHEAD = GOLDEN / "ahead"  # of an engine that plans each step while the one before runs
 CHANGED_ADMISSION = 4  # its num_blocks_free is one too many
 
 
@@ -26,6 +36,12 @@ def make(folder: Path) -> None:
     if not (folder / KEYFRAMES.name).exists():
         keys = open_ring(folder / "keys", SystemClock(), {})
         seal(segment_path(record_run(folder / KEYFRAMES.name, mixed_load(10), keys=keys, keyframe_every=20), 1))
+    if not (folder / AHEAD.name).exists():
+        keys = open_ring(folder / "keys", SystemClock(), {})
+        limits = replace(LIMITS, async_scheduling=True)
+        load = [*mixed_load(10), *stopping_load(4)]
+        run = record_run(folder / AHEAD.name, load, limits=limits, keys=keys, keyframe_every=20)
+        seal(segment_path(run, 1))
     if not (folder / DIVERGES.name).exists():
         entries, _, _ = changed_decision(
             entries_of(current),

@@ -95,6 +95,16 @@ def mixed_load(num_requests: int, seed: int = 0) -> list[tuple[int, Message]]:
     return messages
 
 
+def stopping_load(num_requests: int) -> list[tuple[int, Message]]:
+    """Requests, numbered from 100 on, that end by a token of their own, most of them soon."""
+    messages: list[tuple[int, Message]] = []
+    for number in range(num_requests):
+        contents = RequestContents(tuple(range(1, 6 + number)), stop_token_ids=tuple(range(0, 1000, 9)))
+        sampling = SamplingParams(seed=number)
+        messages.append((3 * number, Arrive(100 + number, f"stops-{number}", "", 0, 0, 40, sampling, contents)))
+    return messages
+
+
 def make_header(limits: Limits = LIMITS) -> Header:
     return Header(
         salt=SALT,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.core.decisions import RequestAdmitted
+from engine.core.events import StepLaunched
 from recorder.format import FORMAT_VERSION
 from recorder.fsck import examine
 from recorder.reader import Recording
@@ -15,7 +16,7 @@ from replay.check import check
 from replay.execute import execute
 from replay.span import Span, StepOf
 from replay.verdict import Outcome
-from tests.golden.make import DIVERGES, GOLDEN, KEYFRAMES
+from tests.golden.make import AHEAD, DIVERGES, GOLDEN, KEYFRAMES
 from tests.replay.recorded_runs import entries_of, open_scripted
 
 FORMATS = [GOLDEN / f"format-{version}" for version in range(1, FORMAT_VERSION + 1)]
@@ -46,7 +47,17 @@ def test_keyframes_are_equal_and_replay_begins_at_them() -> None:
         assert any("began at the keyframe" in note for note in verdict.notes)
 
 
-@pytest.mark.parametrize("path", [*FORMATS, KEYFRAMES, DIVERGES], ids=lambda path: path.name)
+def test_steps_that_were_planned_ahead_are_decided_and_computed_as_they_were() -> None:
+    for verdict in (check(AHEAD), execute(AHEAD, open_runner=open_scripted)):
+        assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+    planned = [e for e in entries_of(AHEAD) if isinstance(e.event, StepLaunched) and e.decisions]
+    assert len(planned) == 58, "of 67 steps"
+    span = Span(StepOf(0, 30))
+    for verdict in (check(AHEAD, span=span), execute(AHEAD, open_runner=open_scripted, span=span)):
+        assert verdict.outcome is Outcome.EQUAL, verdict.as_text()
+
+
+@pytest.mark.parametrize("path", [*FORMATS, KEYFRAMES, AHEAD, DIVERGES], ids=lambda path: path.name)
 def test_each_is_sound(path: Path) -> None:
     assert examine(path).is_sound
 

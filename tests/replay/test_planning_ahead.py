@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.contents import RequestContents
 from engine.core.decisions import StepPlanned, TokensEmitted
 from engine.core.events import FinishFlag, StepCompleted, StepLaunched
-from engine.core.sampling_params import SamplingParams
 from engine.core.vocabulary import Entry
-from engine.protocol import Arrive, Message
+from engine.protocol import Message
 from recorder.in_turn import InTurn
 from recorder.timeline import Timeline
 from replay.check import check
@@ -18,27 +16,13 @@ from replay.execute import execute
 from replay.isolate import isolate
 from replay.span import Span, StepOf
 from replay.time_machine.time_machine import TimeMachine
-from tests.replay.recorded_runs import LIMITS, bits_of, entries_of, mixed_load, open_scripted, record_run
+from tests.replay.recorded_runs import LIMITS, bits_of, entries_of, mixed_load, open_scripted, record_run, stopping_load
 
 AHEAD = replace(LIMITS, async_scheduling=True)
 
 
 def load() -> list[tuple[int, Message]]:
-    """The mixed one, and some that end by a token of their own."""
-    stopping = [
-        Arrive(
-            100 + number,
-            f"stops-{number}",
-            "",
-            0,
-            0,
-            40,
-            SamplingParams(seed=number),
-            RequestContents(tuple(range(1, 6 + number)), stop_token_ids=tuple(range(0, 1000, 9))),
-        )
-        for number in range(12)
-    ]
-    return [*mixed_load(30), *[(3 * place, arrive) for place, arrive in enumerate(stopping)]]
+    return [*mixed_load(30), *stopping_load(12)]
 
 
 @pytest.fixture(scope="module")
