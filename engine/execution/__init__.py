@@ -6,7 +6,7 @@ Read in this order: `interface.py` (what the loop and replay need), `runner.py` 
 core knows instead of tokens), `kv_store.py`, `kv_watch.py` (whether blocks still hold what was written to them),
 `alone.py` (one request by itself), `architectures.py` (what sets each apart), `model.py`, `rotary.py`, `gemma3.py` and
 `weights/` (files → parameters), `filled_limits.py` and `device_pool.py` (the pool's size where nobody gives it),
-`build.py` (puts it all together).
+`notices.py` (what a backend tells an operator), `build.py` (puts it all together).
 
 It may import engine.core, engine.text, engine.config, engine.clock and kernels. This file imports nothing, so that
 what needs no weights needs no torch.

@@ -21,6 +21,7 @@ from engine.execution.device_pool import device_pool, wants_device_pool
 from engine.execution.filled_limits import block_bytes_of, fill_limits, require_positions
 from engine.execution.kv_store import KVStore
 from engine.execution.model import Model
+from engine.execution.notices import tell
 from engine.execution.runner import ModelRunner
 from engine.execution.weights.load import load_model
 from engine.log import Logger
@@ -77,7 +78,7 @@ def build_runner(
         limits = replace(limits, async_scheduling=plans_ahead)
         text_model = loading.result()
     model.release_pages()
-    _tell(backend)
+    tell(backend)
     verdict = run_self_test(backend, num_threads)
     if not verdict.holds:
         log.warning("a request alone may not repeat its bits on this machine", self_test_failures=verdict.failures)
@@ -118,12 +119,6 @@ def _plans_ahead(config: EngineConfig, backend: Backend) -> bool:
     if config.async_scheduling == "auto":
         return isinstance(backend, LaunchingBackend)
     return config.async_scheduling == "on"
-
-
-def _tell(backend: Backend) -> None:
-    """What the backend has to say of its loading."""
-    while isinstance(backend, DeviceBackend) and backend.notices:
-        log.warning(backend.notices.pop(0))
 
 
 def _backend(config: EngineConfig, num_threads: int, model: Model) -> Choice:

@@ -32,6 +32,7 @@ from engine.execution.interface import StepResult
 from engine.execution.kv_store import KVStore
 from engine.execution.kv_watch import Filled, KVWatch
 from engine.execution.launching import Worker
+from engine.execution.notices import tell
 from engine.execution.prompt_logprobs import AskedPrompts, prompt_digests
 from engine.execution.token_mask import prepare_mask
 from engine.text.detokenizer import Detokenizer
@@ -248,6 +249,8 @@ class ModelRunner:
         outputs: list[TokenOutput] = []
         rows = [row.request.sampler.next_row() for row in emitting] if expected is None else expected
         draws = self.backend.draw(rows) if rows else []
+        if expected is not None:
+            tell(self.backend)
         unfit = self._asked.not_finite() if self._asked else ()
         for row, of_row, draw in zip(emitting, hidden, draws, strict=True):
             flag = FinishFlag.ERROR

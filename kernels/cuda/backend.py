@@ -120,7 +120,14 @@ class CudaBackend(DeviceKV):
 
     def draw(self, rows: Sequence[DrawRow]) -> list[Draw]:
         """Rows that were not expected are asked about now, which takes another copy."""
-        return self._steps.draw(rows, self.read_back)
+        before = self.read_back.total()
+        draws = self._steps.draw(rows, self.read_back)
+        if self.read_back.total().bit_length() > before.bit_length():  # told at 1, 2, 4, 8 …
+            self.notices.append(
+                f"{self.read_back.total()} rows of logits came to the host whole to be drawn from, by reason: "
+                f"{dict(self.read_back)}; each costs its step about a millisecond, and changes no token"
+            )
+        return draws
 
     def score(self, rows: Integers, token_ids: Integers, num_top: int) -> RowScores:
         return self._steps.score(rows, token_ids, num_top)

@@ -17,7 +17,7 @@ from kernels.sampling import DrawRow
 
 MOST_CANDIDATES = 128
 MOST_TOP = 32  # of the likeliest to be told: 20, and some that may equal the last of them
-_WIDTHS = (1, 32, MOST_CANDIDATES)  # candidates looked for in a step: few, for each is a compilation
+WIDTHS = (1, 32, MOST_CANDIDATES)  # candidates looked for in a step: few, for each is a compilation
 _MOST_ENTRIES = 1 << 17  # of a row
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
@@ -82,7 +82,7 @@ def requests_of(rows: Sequence[DrawRow], vocab_size: int) -> DrawRequests:
             masks.append(_mask(row, vocab_size))
         if _is_changed(row):
             entries.append(_entries(place, row, vocab_size))
-    width = min(vocab_size, next((each for each in _WIDTHS if each >= width), MOST_CANDIDATES)) if width else 0
+    width = min(vocab_size, next((each for each in WIDTHS if each >= width), MOST_CANDIDATES)) if width else 0
     return DrawRequests(
         flags,
         numbers,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kernels.cuda.draw_requests import MOST_CANDIDATES, MOST_TOP, DrawRequests, requests_of, takes_the_likeliest
+from kernels.cuda.draw_requests import MOST_CANDIDATES, MOST_TOP, WIDTHS, DrawRequests, requests_of, takes_the_likeliest
 from kernels.cuda.logit_changes import ENTRY_FIELDS, change
 from kernels.cuda.row_flags import CANDIDATES, CHANGED, TOP, WHOLE
 from kernels.cuda.staging import Kinds, Staging
 from kernels.cuda.top_k import flagged_top_k
 from kernels.cuda.whole_draw import draw_whole
-from kernels.sampling import DrawRow
+from kernels.sampling import DrawParameters, DrawRow, ids_of
 
 
 class Asked(NamedTuple):
@@ -34,7 +34,7 @@ class DeviceDraws:
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._device = device
-        self._arriving = Staging(_arriving(0, 0, 0, vocab_size), device)
+        self._arriving = Staging(_arriving(_grown(0), 1, _grown(0), vocab_size), device)
         self._changed = torch.zeros(0, vocab_size, device=device)
 
     def ask(self, rows: Sequence[DrawRow], logits: torch.Tensor, left: Mapping[str, torch.Tensor]) -> Asked:
@@ -65,6 +65,14 @@ class DeviceDraws:
             values, ids = (left[name][: len(rows), :count] for name in ("top_values", "top_ids"))
             flagged_top_k(logits, logits, flags, TOP, values, ids, values)
         return Asked(rows, requests, self._vocab_size)
+
+    def warm(self) -> None:
+        """Compile all that a draw may need, so that no request waits for it."""
+        logits = torch.zeros(1, self._vocab_size, device=self._device)
+        left = Staging(leaving(1), self._device).device
+        for top_k in WIDTHS:
+            parameters = DrawParameters(top_k=min(top_k, self._vocab_size) - 1, num_logprobs=1)
+            self.ask([DrawRow(parameters, 0, banned=ids_of([0]))], logits, left)
 
     def make_room(self, num_rows: int) -> None:
         """For changed logits of so many rows; otherwise it grows with need."""

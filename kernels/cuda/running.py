@@ -15,6 +15,7 @@ from kernels.backend import Floats, KVPair, StepBatch, StepOutput
 from kernels.cuda.decoder_weights import DecoderWeights
 from kernels.cuda.draw_answers import answer
 from kernels.cuda.draws import Asked, DeviceDraws
+from kernels.cuda.launch import INTERPRETED
 from kernels.cuda.prepared import Preparations, Prepared
 from kernels.cuda.scores import score
 from kernels.cuda.step import Step
@@ -42,6 +43,8 @@ class DeviceSteps:
         self._last: tuple[Prepared, int] | None = None
         self._asked: Asked | None = None
         self._expected: Sequence[DrawRow] = ()
+        if not INTERPRETED:
+            self._draws.warm()
 
     def make_room(self, largest: LargestStep) -> None:
         """For what all steps share."""

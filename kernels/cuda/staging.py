@@ -35,6 +35,7 @@ class Staging:
 
     def __init__(self, kinds: Kinds, device: torch.device) -> None:
         self._places, size = _places(kinds)
+        size = max(size, POINTER_ALIGNMENT)  # there is always something to copy
         is_pinned = device.type == "cuda"
         self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned)
         self.bytes = torch.zeros(size, dtype=torch.uint8, device=device)

@@ -4,6 +4,7 @@ One layer, hidden 64: a step takes the interpreter tenths of a second.
 """
 
 from array import array
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -256,3 +257,14 @@ def test_what_was_captured_once_serves_all_later_steps_of_its_size(
     backend.choose_graphs(None, in_pieces=True)
     assert_equal_bits(expected, np.concatenate(logits))
     assert len(captures) == (SHAPE.num_layers + 1 if in_pieces else 1) + 1
+
+
+def test_a_row_that_is_read_whole_is_told(backend: CudaBackend, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "read_back", Counter())
+    output = Memory(backend, NUM_BLOCKS).step(story.rows(0, 1, 1))
+    biased_twice = DrawParameters(biased=ids_of([5, 5]), biases=array("f", [1.0, 2.0]), seed=3)
+    rows = [DrawRow(biased_twice, 0)]
+    assert backend.draw(rows)[0].token_id == draw_token(output.logits[0], rows[0]).token_id
+    assert "1 rows of logits came to the host whole to be drawn from, by reason: {'logit_bias': 1}" in (
+        backend.notices.pop()
+    )

@@ -30,6 +30,7 @@ from kernels.cuda.launch import FUSE_MULTIPLY_ADD, POINTER_ALIGNMENT, Variant
 ARCHITECTURES = (80, 90, 100)
 NUM_PROCESSES = 2
 _WARP = 32
+_LOOSE = r"\b(?:(?:add|sub|mul|div|sqrt|rcp)(?!\.rn)\.[a-z.]*f(?:32|64)|fma\.[a-z.]+f(?:32|64))\b"
 _PRODUCTS = ("mma.sync", "wgmma", "tcgen05.mma")  # of sm_80, sm_90 and sm_100; the last two have the first as well
 
 
@@ -43,6 +44,7 @@ class Compiled:
     products    which of the tensor cores' instructions it is made of: their bits must not be taken for equal
     layouts     of their tiles: the instruction's shape, and how warps are spread, in the compiler's words
     atomics     instructions that add numbers into memory in no fixed order; counting in integers is none
+    loose       arithmetic on floats that is not rounded as IEEE 754 says, or that the assembler may fuse
     """
 
     variant: str
@@ -53,6 +55,7 @@ class Compiled:
     products: str
     layouts: str
     atomics: int
+    loose: str
 
 
 def variants(*, more: bool = False) -> dict[str, Variant]:
@@ -104,6 +107,7 @@ def _compile(work: tuple[str, int, bool]) -> Compiled:
         products=" ".join(product for product in _PRODUCTS if product in text),
         layouts=" ".join(sorted(set(re.findall(r"nvidia_mma<\{[^}]*\}>", built.asm["ttgir"])))),
         atomics=len(re.findall(r"^\s*(?:@\S+ )?(?:atom|red)\.\S*f(?:16|32|64)", text, re.MULTILINE)),
+        loose=" ".join(sorted(set(re.findall(_LOOSE, text)))),
     )
 
 

@@ -47,6 +47,12 @@ def test_no_numbers_are_added_up_by_atomics(compiled: list[Compiled]) -> None:
     assert [result for result in compiled if result.atomics] == []
 
 
+def test_logits_are_changed_by_correctly_rounded_operations_alone(compiled: list[Compiled]) -> None:
+    """So that they have the reference's bits, which the order of candidates and the drawn token follow from."""
+    assert {each.loose for each in compiled if each.variant.startswith(("changes of", "allowed of"))} == {""}
+    assert any(each.loose for each in compiled), "the search finds what is loose elsewhere"
+
+
 def test_attention_is_made_of_one_instruction_everywhere(compiled: list[Compiled]) -> None:
     products = {result.products for result in compiled if result.variant.startswith("attend ")}
     assert products == {"mma.sync"}
