@@ -13,6 +13,7 @@ from recorder.keys import open_ring
 from recorder.sealing import seal
 from tests.replay.recorded_runs import (
     LIMITS,
+    asking_load,
     changed_decision,
     entries_of,
     mixed_load,
@@ -24,6 +25,7 @@ from tests.replay.recorded_runs import (
 GOLDEN = Path(__file__).parent
 DIVERGES = GOLDEN / "diverges"
 KEYFRAMES = GOLDEN / "keyframes"
+ASKED = GOLDEN / "asked"  # about prompts
 AHEAD = GOLDEN / "ahead"  # of an engine that plans each step while the one before runs
 CHANGED_ADMISSION = 4  # its num_blocks_free is one too many
 
@@ -41,6 +43,10 @@ def make(folder: Path) -> None:
         limits = replace(LIMITS, async_scheduling=True)
         load = [*mixed_load(10), *stopping_load(4)]
         run = record_run(folder / AHEAD.name, load, limits=limits, keys=keys, keyframe_every=20)
+        seal(segment_path(run, 1))
+    if not (folder / ASKED.name).exists():
+        keys = open_ring(folder / "keys", SystemClock(), {})
+        run = record_run(folder / ASKED.name, asking_load(12), keys=keys, keyframe_every=20)
         seal(segment_path(run, 1))
     if not (folder / DIVERGES.name).exists():
         entries, _, _ = changed_decision(

@@ -105,6 +105,18 @@ def stopping_load(num_requests: int) -> list[tuple[int, Message]]:
     return messages
 
 
+def asking_load(num_requests: int) -> list[tuple[int, Message]]:
+    """`mixed_load`, of which every second request asks about its prompt, and every sixth about nothing else."""
+
+    def asked(message: Message) -> Message:
+        if not isinstance(message, Arrive) or message.request % 2:
+            return message
+        arrive = message._replace(sampling=message.sampling._replace(num_prompt_logprobs=message.request % 3))
+        return arrive._replace(max_output_tokens=0) if message.request % 6 == 0 else arrive
+
+    return [(step, asked(message)) for step, message in mixed_load(num_requests)]
+
+
 def make_header(limits: Limits = LIMITS) -> Header:
     return Header(
         salt=SALT,

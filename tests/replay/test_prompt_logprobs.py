@@ -7,40 +7,28 @@ import pytest
 
 from engine.core.events import RequestArrived, StepCompleted, StepLaunched
 from engine.core.vocabulary import Entry
-from engine.protocol import Arrive, Message
 from replay.check import check
 from replay.execute import execute
 from replay.isolate import isolate
 from replay.model_runs.redaction import redact
 from replay.model_runs.reexecution import PromptLogprobsDigest
 from replay.span import Span, StepOf
+from tests.golden.make import ASKED
 from tests.replay.recorded_runs import (
     LIMITS,
     SALT,
     TimedRunner,
+    asking_load,
     entries_of,
-    mixed_load,
     open_scripted,
     record_run,
     rewrite,
 )
 
 
-def asking(messages: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
-    """Every second request asks about its prompt, and every sixth about nothing else."""
-
-    def asked(message: Message) -> Message:
-        if not isinstance(message, Arrive) or message.request % 2:
-            return message
-        arrive = message._replace(sampling=message.sampling._replace(num_prompt_logprobs=message.request % 3))
-        return arrive._replace(max_output_tokens=0) if message.request % 6 == 0 else arrive
-
-    return [(step, asked(message)) for step, message in messages]
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record_run(tmp_path_factory.mktemp("runs") / "asked", asking(mixed_load(36)), keyframe_every=17)
+    return record_run(tmp_path_factory.mktemp("runs") / "asked", asking_load(36), keyframe_every=17)
 
 
 def digests(path: Path) -> dict[int, tuple[int, int, int]]:
@@ -67,7 +55,7 @@ def test_steps_planned_ahead_swaps_and_other_chunks_change_no_bit(asked: Path, t
     """Another pool, another budget and another order of steps: those that are told in both are told the same."""
     limits = replace(LIMITS, async_scheduling=True, num_kv_blocks=20, max_num_batched_tokens=7, swap_space_blocks=12)
     runner = TimedRunner(limits.num_kv_blocks, limits.block_size, SALT)
-    ahead = record_run(tmp_path / "ahead", asking(mixed_load(36)), limits=limits, runner=runner)
+    ahead = record_run(tmp_path / "ahead", asking_load(36), limits=limits, runner=runner)
     assert check(ahead).exit_code == 0
     assert execute(ahead, open_runner=open_scripted).exit_code == 0
     expected, told = digests(asked), digests(ahead)
@@ -123,3 +111,15 @@ def test_a_redacted_copy_has_digests_of_its_own_or_none(asked: Path, tmp_path: P
     assert execute(tmp_path / "executable", open_runner=open_scripted).exit_code == 0
     assert set(digests(tmp_path / "executable")) == set(digests(asked))
     assert not set(digests(tmp_path / "executable").values()) & set(digests(asked).values())
+
+
+def test_a_golden_recording_of_them_is_decided_and_computed_as_it_was() -> None:
+    for verdict in (
+        check(ASKED),
+        execute(ASKED, open_runner=open_scripted),
+        isolate(ASKED, None, open_runner=open_scripted),
+    ):
+        assert verdict.exit_code == 0, verdict.as_text()
+    assert len(digests(ASKED)) == 6
+    span = Span(StepOf(0, 25))
+    assert execute(ASKED, open_runner=open_scripted, span=span).exit_code == 0
