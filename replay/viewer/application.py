@@ -40,6 +40,7 @@ class Viewer:
         self._following = [Following(viewed, folder)]
         if other is not None:
             viewed.beside, other.beside = other.path.resolve().name, viewed.path.resolve().name
+            viewed.beside_path, other.beside_path = other.shown_path, viewed.shown_path
             self._following.append(Following(other, folder, beside=self._following[0]))
 
     def application(self, access: Access | None) -> web.Application:

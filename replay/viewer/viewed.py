@@ -74,7 +74,7 @@ class Viewed:
     requests     of all lives; to be read within `columns`
     states       the core's, at any step
     generation   another one whenever the arrays have changed
-    beside       name of the recording that it is compared with; "" for none
+    beside       name of the recording that it is compared with; "" for none; beside_path: as commands name it
     """
 
     path: Path
@@ -84,6 +84,7 @@ class Viewed:
     shown_path: Path
     generation: int = 0
     beside: str = ""
+    beside_path: Path | None = None
     state: IndexState = field(default_factory=IndexState)
     _lives: dict[int, LifeColumns] = field(default_factory=dict)
     requests: RequestColumns = field(default_factory=RequestColumns)

@@ -9,9 +9,13 @@ from replay.viewer.viewed import Viewed
 
 
 def command(viewed: Viewed, asked: Parameters) -> dict[str, Any]:
-    """kind: recording, request, step, block or sequence; number: which."""
-    kind = asked.one_of("kind", "recording", "recording", "request", "step", "block", "sequence")
+    """kind: recording, request, step, block, sequence or compare; number: which."""
+    kind = asked.one_of("kind", "recording", "recording", "request", "step", "block", "sequence", "compare")
     path = shlex.quote(str(viewed.shown_path))
+    if kind == "compare":
+        if viewed.beside_path is None:
+            raise BadQuestion("no other recording was given: reprise view REC OTHER", "kind", 404)
+        return {"command": f"reprise diff {path} {shlex.quote(str(viewed.beside_path))}"}
     if kind == "recording":
         return {"command": f"reprise show {path}"}
     number = asked.integer("number")

@@ -17,13 +17,21 @@ export async function copyLink() {
 
 /** The `reprise` command that leads to what is selected. */
 export async function copyCommand() {
-  const [kind, number] = state.panel === "blocks" && state.block !== null ? ["block", state.block] : state.panel === "step" && state.step !== null ? ["step", state.step] : state.request !== null ? ["request", state.request] : ["recording", 0];
+  const [kind, number] = selected();
   try {
     const { command } = await askJson("api/command", { kind, life: state.life, number });
     await copy(command, command);
   } catch (error) {
     update({ note: error.message });
   }
+}
+
+/** What the panel is about, else the selected request, else the recording. */
+function selected() {
+  if (state.panel === "compare" && state.recording.beside) return ["compare", 0];
+  if (state.panel === "blocks" && state.block !== null) return ["block", state.block];
+  if (state.panel === "step" && state.step !== null) return ["step", state.step];
+  return state.request === null ? ["recording", 0] : ["request", state.request];
 }
 
 async function copy(text, told) {
