@@ -104,6 +104,10 @@ class Core:
         """The step that was planned while the one under way ran."""
         return None if self._ahead is None else self._ahead.plan
 
+    def awaits_token_of(self, request: int) -> bool:
+        """Its next token is counted, for a step was planned ahead; the result that brings it has not come."""
+        return self._ahead is not None and request in self._ahead.awaited
+
     def check_invariants(self) -> None:
         """No block of either pool is lost or in two places. Cost: one pass over both."""
         self.pool.check_invariants()

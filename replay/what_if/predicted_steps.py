@@ -52,7 +52,7 @@ class PredictedSteps:
                 filled += [
                     (number, answer.blocks.get(index) or _digest(number, index)) for index in range(first, end // size)
                 ]
-            num_emitted = request.num_output_tokens
+            num_emitted = request.num_output_tokens - core.awaits_token_of(number)
             if end == request.num_prompt_tokens + num_emitted:
                 emitted.append(_token(number, answer, num_emitted))
         took = self._times.of(shape_of(plan.rows), planned.began_ns, planned.num_copied_blocks)

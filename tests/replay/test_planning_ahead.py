@@ -1,5 +1,6 @@
 """Recordings of an engine that plans ahead: two plans are open at once, and every reader tells of each in its turn."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from engine.core.vocabulary import Entry
 from engine.protocol import Message
 from recorder.in_turn import InTurn
 from recorder.timeline import Timeline
+from replay.__main__ import main
 from replay.check import check
 from replay.execute import execute
 from replay.isolate import isolate
@@ -106,3 +108,9 @@ def test_an_index_and_its_states_know_both_moments(recorded: Path, tmp_path: Pat
         assert state.step_under_way is not None
         assert (state.step_under_way.step, state.core.step_ahead) == (plan.step - 1, plan)
     machine.close()
+
+
+def test_what_if_goes_on_planning_ahead(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", str(recorded), "--scheduling-policy", "shortest", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told
