@@ -15,7 +15,7 @@ In reading order:
     generation.py         a body of the API → `turn.py`: one call, from asking the engine to the last byte
     request_body.py, json_body.py   a body as it comes; a JSON object
     openai_api.py, fields.py, chat_messages.py, refused_fields.py, request_ids.py   that → question.py
-    chat_rendering.py, shown_text.py, gateway_headers.py   of it: the prompt's making, the answer's text, what headers say
+    chat_rendering.py, shown_text.py, gateway_headers.py   the prompt's making, the answer's text, headers
     structure.py          what an answer must read: schemas and grammars; `tools.py` functions that it may call
     grammar_maker.py      a grammar of that, made and tried in a process of its own, `grammar_child.py`
     responses_request.py, responses_bodies.py   the other way to ask a chat: /v1/responses

@@ -16,6 +16,7 @@ MAX_ROLE_CHARS = 64
 MAX_CALLS, MAX_CALL_ID_CHARS = 128, 512
 
 Message = dict[str, Any]
+_TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}  # type → its field
 
 
 def read_messages(body: Body) -> tuple[Message, ...]:
@@ -41,7 +42,8 @@ def _message(item: Any, place: str, names: dict[str, str]) -> Message:
     if role == "tool":
         return {"role": role, "content": _content(item.get("content"), place), **_answered(item, place, names)}
     if not item.get("tool_calls"):
-        return {"role": role, "content": _content(item.get("content"), place)}
+        is_own = role == "assistant"  # an empty answer comes back as null
+        return {"role": role, "content": _content(item.get("content"), place, may_be_null=is_own)}
     calls = _calls(item["tool_calls"], f"{place}.tool_calls")
     names.update({call["id"]: call["function"]["name"] for call in calls})
     content = "" if item.get("content") is None else _content(item["content"], place)
@@ -79,15 +81,21 @@ def _call(item: Any, place: str) -> Message:
     return {"id": call_id, "type": "function", "function": {"name": function["name"], "arguments": arguments}}
 
 
-def _content(value: Any, place: str) -> str:
+def _content(value: Any, place: str, *, may_be_null: bool = False) -> str:
     if type(value) is str:
         return value
+    if value is None and may_be_null:
+        return ""
     if type(value) is not list:
         raise bad_request(f"{place} needs a content: a text, or a list of text parts, not {kind_of(value)}", "messages")
     return "\n".join([_part(part, f"{place}.content[{index}]") for index, part in enumerate(value)])
 
 
 def _part(part: Any, place: str) -> str:
-    if type(part) is not dict or part.get("type") != "text" or type(part.get("text")) is not str:
+    """Of a chat, or of what /v1/responses calls by other names; clients send the one to the other."""
+    if type(part) is str:
+        return part
+    text = part.get(_TEXT_PARTS.get(str(part.get("type")))) if type(part) is dict else None
+    if type(text) is not str:
         raise bad_request(f'{place} must be {{"type": "text", "text": …}}: other parts are not supported', "messages")
-    return str(part["text"])
+    return text

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from daemon.errors import ApiError, bad_request
 
+BOM = b"\xef\xbb\xbf"  # which some editors and shells put before a file
 MAX_VALUES = 1_200_000  # a prompt of a million token ids, and room
 
 
@@ -17,7 +18,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
         raise ApiError(413, f"the body holds more than {MAX_VALUES} values", code="body_too_large")
     try:
-        text = raw.decode("utf-8")
+        text = raw.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         raise bad_request(f"the body is not valid UTF-8 at byte {error.start}") from error
     try:

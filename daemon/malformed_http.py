@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from daemon import errors
@@ -89,5 +89,8 @@ def _error(status: int, exc: BaseException | None) -> ApiError:
     if isinstance(exc, LineTooLong) or "Too many headers" in str(getattr(exc, "message", "")):
         message = f"a request's head has at most {MAX_HEADERS} headers, and {MAX_LINE_BYTES} bytes in a line of it"
         return ApiError(431, message, code="head_too_large")
+    if isinstance(exc, ContentEncodingError):
+        message = "the body's Content-Encoding is not taken here: send it as it is, or with gzip or deflate"
+        return ApiError(415, message, code="unsupported_encoding")
     reason = " ".join(str(getattr(exc, "message", "") or "it cannot be read").split())[:200]
     return ApiError(status, f"this is not well-formed HTTP: {reason}", code="malformed_http")

@@ -38,7 +38,10 @@ def error_middleware(is_draining: Callable[[], bool], note: Callable[[ApiError],
         except ApiError as error:
             return answer(request, error, close=is_draining() or error.code == TOO_MANY_CONNECTIONS)
         except web.HTTPException as error:
-            return answer(request, _of_http(request, error), close=False)
+            response = answer(request, _of_http(request, error), close=False)
+            if isinstance(error, web.HTTPMethodNotAllowed):
+                response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+            return response
         except ConnectionError:
             return web.Response(status=CLIENT_LEFT)  # nobody reads it
         except Exception:

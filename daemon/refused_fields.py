@@ -28,6 +28,17 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "chat_template": (),
     "chat_template_kwargs": ({},),
     "documents": ([],),
+    "audio": (),
+    "web_search_options": (),
+    "prompt_embeds": (),
+    "logits_processors": ([],),
+    "vllm_xargs": ({},),
+    "kv_transfer_params": ({},),
+    "thinking_token_budget": (),
+    "include_reasoning": (True,),
+    "guided_whitespace_pattern": (),
+    "return_tokens_as_token_ids": (False,),
+    "detokenize": (True,),
 }
 REFUSABLE_FIELDS = frozenset(_HARMLESS)
 _OF_COMPLETIONS = ("best_of", "echo")  # read there
