@@ -2,22 +2,26 @@
 
 The device's numbers are logits, whose order is exact, and sums of weights, which are some units in the last place from
 the reference's. So each way below first shows that neither a token that was not brought nor such a difference can turn
-the draw; then the reference itself draws among the candidates (`reference_sampling._drawn`). Where nothing can be shown
-(a flat distribution cut by top_p, a top_k beyond the candidates, a number next to a boundary) the answer is None, and
-the host draws from all logits: to the same token, only later. It must not know the device.
+the draw; then it draws as `reference_sampling.py` does, by the same additions in the same order, a few of Python's own
+floats instead of arrays. Where nothing can be shown (a flat distribution cut by top_p, a top_k beyond the candidates, a
+number next to a boundary) the answer is None, and the host draws from all logits: the same token, only later. It must
+not know the device.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.reference_sampling import Doubles, Floats, _drawn
 from kernels.sampling import DrawParameters, DrawRow
 
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
 _LESS = 1 - 2.0**-40  # a weight below this share of another is less than it, whoever has computed the two
-_SMALLEST = np.finfo(np.float64).tiny
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 class Found(NamedTuple):
@@ -28,6 +32,7 @@ class Found(NamedTuple):
     token_id, token_raw   what a draw from all tokens gives, and its unchanged logit
     margin       share of all weights between that draw and the nearest other token; NaN: unknown
     total        sum of the weights that min_p keeps, the likeliest token's being 1; NaN: unknown
+    number       of [0, 1), which its seed and position give
     """
 
     values: Floats
@@ -37,6 +42,7 @@ class Found(NamedTuple):
     token_raw: float
     margin: float
     total: float
+    number: float
 
 
 class Chosen(NamedTuple):
@@ -54,21 +60,14 @@ def choose(row: DrawRow, found: Found, vocab_size: int) -> Chosen | None:
     parameters = row.parameters
     if parameters.temperature <= 0.0:
         return Chosen(int(found.ids[0]), float(found.raw[0]))
-    takes_any = parameters.top_p >= 1.0 and not 0 < parameters.top_k < vocab_size
-    error = sum_error(vocab_size)
-    if takes_any and found.margin > error:
+    if parameters.top_p >= 1.0 and not 0 < parameters.top_k < vocab_size and found.margin > sum_error(vocab_size):
         return Chosen(found.token_id, found.token_raw)
     values = found.values.astype(np.float64)
-    weights: Doubles = np.exp((values - values[0]) / parameters.temperature)
-    if len(values) == vocab_size or weights[-1] < max(parameters.min_p, _SMALLEST) * _LESS:
-        return _among(parameters, row.position, found)  # whatever was not brought is not kept
-    if 0 < parameters.top_k < len(values) and weights[-1] < weights[parameters.top_k - 1] * _LESS:
-        return _among(parameters, row.position, found)
-    if parameters.top_p < 1.0 and not 0 < parameters.top_k < len(values):
-        count = _nucleus_size(parameters, found, weights, error)
-        if count:
-            return _among(replace(parameters, top_k=count, top_p=1.0), row.position, found)
-    return None
+    weights = np.exp((values - values[0]) / parameters.temperature)
+    count = _num_kept(parameters, found, weights, vocab_size)
+    if count == 0:
+        return None
+    return _drawn(found, weights[:count].tolist())
 
 
 def sum_error(vocab_size: int) -> float:
@@ -81,23 +80,51 @@ def sum_error(vocab_size: int) -> float:
     return (vocab_size + 256) * 2.0**-51
 
 
-def _among(parameters: DrawParameters, position: int, found: Found) -> Chosen:
-    """The reference's draw from the candidates alone: they hold all that it would keep."""
-    order = np.argsort(found.ids, kind="stable")
-    place = order[_drawn(found.values[order], parameters, position)]
-    return Chosen(int(found.ids[place]), float(found.raw[place]))
+def _num_kept(parameters: DrawParameters, found: Found, weights: Doubles, vocab_size: int) -> int:
+    """How many of the likeliest candidates are the very tokens that min_p, top_k and top_p keep; 0: unknown."""
+    smallest = max(parameters.min_p, _SMALLEST)
+    count = int(np.count_nonzero(weights >= smallest))
+    if not _are_ordered(found, weights, count):
+        return 0
+    is_whole = len(weights) == vocab_size or bool(weights[-1] < smallest * _LESS)  # all that is kept was brought
+    if 0 < parameters.top_k < count and (is_whole or weights[-1] < weights[parameters.top_k - 1] * _LESS):
+        count, is_whole = parameters.top_k, True
+    if is_whole and parameters.top_p < 1.0:
+        by_id = weights[:count][np.argsort(found.ids[:count])]
+        return min(count, _nucleus_size(weights[:count], parameters.top_p * float(np.cumsum(by_id)[-1])))
+    return count if is_whole else _nucleus_within(parameters, found.total, weights, sum_error(vocab_size))
 
 
-def _nucleus_size(parameters: DrawParameters, found: Found, weights: Doubles, error: float) -> int:
-    """How many of the likeliest top_p keeps; 0: it cannot be told."""
-    order = np.lexsort((found.ids, -weights))  # as the reference orders: by weight, not by logit
-    cumulative = np.cumsum(weights[order])
-    low, high = found.total * (1 - error), found.total * (1 + error)
+def _are_ordered(found: Found, weights: Doubles, count: int) -> bool:
+    """Equal weights, which the reference orders by id, are of equal logits, which lie so, and not made equal."""
+    same_weight = weights[1:count] >= weights[: count - 1]
+    return not bool((same_weight & (found.values[1:count] != found.values[: count - 1])).any())
+
+
+def _nucleus_size(weights: Doubles, wanted: float) -> int:
+    """The fewest likeliest whose weights add up to `wanted`."""
+    return int(np.searchsorted(np.cumsum(weights), wanted, side="left")) + 1
+
+
+def _nucleus_within(parameters: DrawParameters, total: float, weights: Doubles, error: float) -> int:
+    """The same where not all that is kept was brought, so that the sum of it is known by and large; 0: unknown."""
+    if parameters.top_p >= 1.0 or 0 < parameters.top_k < len(weights):
+        return 0
+    low, high = total * (1 - error), total * (1 + error)
     if parameters.top_k > 0:  # of the top_k likeliest, which are more than the candidates
-        low = cumulative[-1]
+        low = float(weights.sum()) * (1 - error)
     if not low <= high:
         return 0
-    fewest, most = np.searchsorted(cumulative, parameters.top_p * np.array([low, high]), side="left") + 1
-    if fewest != most or most >= len(weights) or weights[-1] >= weights[order[most - 1]] * _LESS:
+    count = _nucleus_size(weights, parameters.top_p * high)
+    if count >= len(weights) or weights[-1] >= weights[count - 1] * _LESS:
         return 0
-    return int(most)
+    return count if _nucleus_size(weights, parameters.top_p * low) == count else 0
+
+
+def _drawn(found: Found, weights: Sequence[float]) -> Chosen:
+    """The row's number looked up in the cumulative weights, by ascending id."""
+    by_id = sorted(zip(found.ids[: len(weights)].tolist(), range(len(weights)), strict=True))
+    cumulative = list(accumulate([weights[place] for _, place in by_id]))
+    wanted = found.number * cumulative[-1]
+    token_id, place = next((by_id[i] for i, sum_ in enumerate(cumulative) if sum_ > wanted), by_id[-1])
+    return Chosen(token_id, float(found.raw[place]))

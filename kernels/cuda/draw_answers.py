@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.cuda.candidate_draws import Chosen, Found, choose
-from kernels.cuda.draw_requests import MOST_CANDIDATES, MOST_TOP, takes_the_likeliest
+from kernels.cuda.draw_requests import MOST_CANDIDATES, MOST_TOP, DrawRequests, takes_the_likeliest
 from kernels.cuda.draws import Asked
 from kernels.cuda.row_flags import CANDIDATES, WHOLE
 from kernels.reference_sampling import _likeliest, draw_token
@@ -51,11 +51,10 @@ def _of_row(place: int, row: DrawRow, asked: Asked, left: Arrays) -> Draw | str:
     if requests is not None and not takes_the_likeliest(row):
         if place in requests.refused:
             return requests.refused[place]
-        flags = int(requests.flags[place])
-        if flags & CANDIDATES:
+        if requests.flags[place] & CANDIDATES:
             if not math.isfinite(left["values"][place, 0]):  # every token is banned
                 return NO_DRAW
-            chosen = choose(row, _found(place, flags, requests.width, left), asked.vocab_size)
+            chosen = choose(row, _found(place, requests, left), asked.vocab_size)
         top = _top(row.parameters.num_logprobs, place, left, asked.vocab_size)
     if chosen is None:
         return _why_not(row)
@@ -64,12 +63,15 @@ def _of_row(place: int, row: DrawRow, asked: Asked, left: Arrays) -> Draw | str:
     return Draw(True, chosen.token_id, float(np.float32(chosen.raw) - log_sum), top)
 
 
-def _found(place: int, flags: int, width: int, left: Arrays) -> Found:
-    values, ids, raw = (left[name][place, :width] for name in ("values", "ids", "raw"))
-    if not flags & WHOLE:
-        return Found(values, ids, raw, 0, 0.0, math.nan, math.nan)
+def _found(place: int, requests: DrawRequests, left: Arrays) -> Found:
+    values, ids, raw = (left[name][place, : requests.width] for name in ("values", "ids", "raw"))
+    number = float(requests.numbers[place, 2])
+    if not requests.flags[place] & WHOLE:
+        return Found(values, ids, raw, 0, 0.0, math.nan, math.nan, number)
     token_id, token_raw = int(left["token_id"][place]), float(left["token_raw"][place])
-    return Found(values, ids, raw, token_id, token_raw, float(left["margin"][place]), float(left["total"][place]))
+    return Found(
+        values, ids, raw, token_id, token_raw, float(left["margin"][place]), float(left["total"][place]), number
+    )
 
 
 def _why_not(row: DrawRow) -> str:

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from kernels.cuda.launch import Variant, launch, power_of_two
-from kernels.cuda.row_flags import CANDIDATES, IS_CHANGED
+from kernels.cuda.row_flags import CANDIDATES, row_logits
 
 CHUNK = 4096  # logits that one program reads
 MAX_K = 128  # each takes a pass over the chunk in registers
@@ -70,15 +70,10 @@ def _of_chunks(
     flag = tl.load(flags + row)
     if (flag & WANTED) != 0:
         ids = tl.program_id(0) * CHUNK + tl.arange(0, CHUNK)
-        inside = ids < VOCAB_SIZE
-        is_changed = (flag & IS_CHANGED) != 0
-        at = row.to(tl.int64) * VOCAB_SIZE + ids
-        x = tl.load(logits + at, mask=inside & (is_changed == 0), other=0.0)
-        y = tl.load(changed + at, mask=inside & is_changed, other=0.0)
-        x = tl.where(is_changed, y, x)
+        x = row_logits(logits, changed, flag, row, ids, VOCAB_SIZE)
         bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)  # -0 equals 0
         numbers = (_ordered(bits).to(tl.int64) << 32) | (0x7FFFFFFF - ids).to(tl.int64)
-        numbers = tl.where(inside, numbers, _LOWEST)
+        numbers = tl.where(ids < VOCAB_SIZE, numbers, _LOWEST)
         into = found + (row.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)) * K
         for place in range(K):
             greatest = tl.max(numbers, axis=0)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from kernels.cuda.launch import Variant, launch, power_of_two
-from kernels.cuda.row_flags import IS_CHANGED, IS_WHOLE
+from kernels.cuda.row_flags import IS_WHOLE, row_logits
 
 CHUNK = 2048  # logits that one program reads
 _NEAR = tl.constexpr(2.0**-40)  # relative: a weight so near to the smallest kept may be on either side of it
@@ -65,12 +65,7 @@ def _weights(
     STRIDE: tl.constexpr,
 ) -> tl.tensor:
     """0 for a token that is not kept; NaN for one that may be or not."""
-    inside = ids < VOCAB_SIZE
-    is_changed = (flag & IS_CHANGED) != 0
-    at = row * VOCAB_SIZE + ids
-    x = tl.load(logits + at, mask=inside & (is_changed == 0), other=float("-inf"))
-    y = tl.load(changed + at, mask=inside & is_changed, other=float("-inf"))
-    x = tl.where(is_changed, y, x).to(tl.float64)
+    x = row_logits(logits, changed, flag, row, ids, VOCAB_SIZE).to(tl.float64)
     temperature = tl.load(numbers + row * 4)
     smallest = tl.load(numbers + row * 4 + 1)
     weights = tl.exp((x - tl.load(highest + row * STRIDE).to(tl.float64)) / temperature)

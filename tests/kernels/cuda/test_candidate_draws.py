@@ -26,17 +26,18 @@ def found_by_a_device(logits: Floats, row: DrawRow, error: float) -> Found:
     values = adjusted[ids]
     parameters = row.parameters
     weights = np.exp((adjusted.astype(np.float64) - float(values[0])) / (parameters.temperature or 1.0))
+    number = uniform(parameters.seed, row.position)
     smallest = max(parameters.min_p, float(np.finfo(np.float64).tiny))
     kept = np.where(weights >= smallest, weights, 0.0)
     total = float(kept.sum()) * (1 + error)
     if (np.abs(weights - smallest) <= smallest * 2.0**-40).any():
-        return Found(values, ids, logits[ids], 0, 0.0, np.nan, np.nan)
-    target = uniform(parameters.seed, row.position) * total
+        return Found(values, ids, logits[ids], 0, 0.0, np.nan, np.nan, number)
+    target = number * total
     sums = np.cumsum(kept) * (1 - error)
     token_id = min(int(np.searchsorted(sums, target, side="right")), len(logits) - 1)
     before = sums[token_id - 1] if token_id else 0.0
     margin = min(target - before, sums[token_id] - target) / total
-    return Found(values, ids, logits[ids], token_id, float(logits[token_id]), margin, total)
+    return Found(values, ids, logits[ids], token_id, float(logits[token_id]), margin, total, number)
 
 
 @pytest.mark.parametrize("share", [-0.24, 0.24], ids=["sums too small", "sums too large"])
