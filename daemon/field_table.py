@@ -120,6 +120,7 @@ COMPLETION_FIELDS: dict[str, Json] = {
     **COMMON_FIELDS,
     "best_of": _integer(1, MAX_CHOICES),
     "max_tokens": _integer(0, api.MAX_OUTPUT_TOKENS),
+    "suffix": _text(api.MAX_SUFFIX_CHARS),
     "echo": _FLAG,
     "logprobs": _integer(0, api.MAX_LOGPROBS),
 }

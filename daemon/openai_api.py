@@ -28,6 +28,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 MAX_OUTPUT_TOKENS = 2**31 - 1
 MAX_STOP_STRINGS, MAX_STOP_STRING_CHARS = 16, 1024
 MAX_STOP_TOKENS = 1024
+MAX_SUFFIX_CHARS = 1 << 20
 MAX_LOGIT_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_PROMPTS = 128
@@ -150,6 +151,7 @@ def _question(
         unknown_fields=tuple([name for name in body if name not in KNOWN_FIELDS]),
         structure=read_structure(body),
         echo=not messages and fields.boolean(body, "echo"),
+        suffix="" if messages else fields.text(body, "suffix", "", MAX_SUFFIX_CHARS),
         prompt_ask=read_prompt_ask(body, num_logprobs, is_chat=bool(messages)),
         adds_special=fields.boolean(body, "add_special_tokens", True),
         max_prompt_tokens=fields.integer(body, "truncate_prompt_tokens", 0, -1, MAX_OUTPUT_TOKENS),

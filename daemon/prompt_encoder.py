@@ -8,10 +8,11 @@ from typing import Any
 from daemon.chat_messages import Message
 from daemon.chat_rendering import Rendering
 from daemon.errors import bad_request
-from daemon.question import Question
+from daemon.question import Prompt, Question
 from engine.clock import Clock
 from engine.core.errors import EngineError
 from engine.text.chat_template import ChatTemplateError
+from engine.text.infill import gap_marks
 from engine.text.text_model import TextModel
 
 INLINE_CHARS = 2_000  # encoded within half a millisecond, less than a thread's round trip under load costs others
@@ -34,7 +35,7 @@ class PromptEncoder:
             tools = question.tools.told if question.tools else ()
             prompts = [await self.encode_chat(question.messages, question.rendering, tools)]
         else:
-            prompts = [await self._encode_prompt(prompt, question.adds_special) for prompt in question.prompts]
+            prompts = [await self._encode_prompt(prompt, question) for prompt in question.prompts]
         if not all(prompts):
             raise bad_request("prompt is empty: give at least one token", "prompt")
         max_tokens = question.max_prompt_tokens
@@ -58,10 +59,23 @@ class PromptEncoder:
             num_chars = INLINE_CHARS + 1  # how long they become is the template's
         return await self._run(num_chars, lambda: self._encode_chat(messages, rendering, tools))
 
-    async def _encode_prompt(self, prompt: str | TokenIds, adds_special: bool) -> TokenIds:
+    async def _encode_prompt(self, prompt: Prompt, question: Question) -> TokenIds:
+        if question.suffix:
+            return await self._encode_gap(prompt, question.suffix, question.adds_special)
         if not isinstance(prompt, str):
             return prompt
-        return await self.encode_text(prompt, "prompt", adds_special)
+        return await self.encode_text(prompt, "prompt", question.adds_special)
+
+    async def _encode_gap(self, prompt: Prompt, suffix: str, adds_special: bool) -> TokenIds:
+        """The answer is what belongs between the two."""
+        marks = gap_marks(self._text_model.vocabulary)
+        if marks is None:
+            raise bad_request("suffix cannot be had: this model has no tokens that mark a gap; leave it out", "suffix")
+        before, after, between = marks
+        if isinstance(prompt, str):
+            return await self.encode_text(f"{before}{prompt}{after}{suffix}{between}", "prompt", adds_special)
+        rest = await self.encode_text(f"{after}{suffix}{between}", "suffix", add_special=False)
+        return (*await self.encode_text(before, "suffix", add_special=False), *prompt, *rest)
 
     def _encode_chat(
         self, messages: Sequence[Message], rendering: Rendering, tools: Sequence[Mapping[str, Any]]

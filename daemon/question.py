@@ -36,6 +36,7 @@ class Question:
     max_prompt_tokens  of a longer prompt only the last so many count; 0: all, -1: as many as leave room
     shown              what of the answer's tokens becomes text
     continuous_usage   each chunk of a stream tells the usage so far
+    suffix             of a completion: the answer belongs between the prompt and it
     prompt_ask         what is wanted of the prompt's own tokens
     unknown_fields     names of fields that were not looked at
     """
@@ -63,6 +64,7 @@ class Question:
     asked: Asked | None = None
     counts: ChoiceCounts = ONE_CHOICE
     prompt_ask: PromptAsk = NOTHING_ASKED
+    suffix: str = ""
     rendering: Rendering = PLAIN
     adds_special: bool = True
     max_prompt_tokens: int = 0

@@ -41,7 +41,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "detokenize": (True,),
 }
 REFUSABLE_FIELDS = frozenset(_HARMLESS)
-_OF_COMPLETIONS = ("best_of", "echo")  # read there
+_OF_COMPLETIONS = ("best_of", "echo", "suffix")  # read there
 _OF_CHATS = ("tools", "tool_choice", "continue_final_message", "add_generation_prompt", "chat_template_kwargs")
 
 

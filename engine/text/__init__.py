@@ -7,5 +7,6 @@ Read in this order: `model_source.py` (a name → files; beneath it `embedded_mo
 `chat_template.py` (with `template_environment.py`, `template_file.py` and `open_turn.py`), for answers as they
 come `detokenizer.py` and
 `stop_strings.py`, and for what they must read `grammar.py` (`grammar_order.py`: made elsewhere; `grammar_table.py`:
-followed). How models write calls of functions: `tool_format.py`, with `tool_prompt.py` and `tool_grammar.py`.
+followed). How models write calls of functions: `tool_format.py`, with `tool_prompt.py` and `tool_grammar.py`; how they
+are asked to fill a gap: `infill.py`.
 """

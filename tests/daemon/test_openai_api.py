@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from daemon.errors import ApiError
-from daemon.openai_api import read_chat, read_completion
+from daemon.openai_api import MAX_SUFFIX_CHARS, read_chat, read_completion
 from daemon.question import Question
 from daemon.urgency import Urgency
 
@@ -141,7 +141,7 @@ def test_a_prompt_is_a_text_or_token_ids_or_a_list_of_them(prompt: Any, read: An
         ("model", [5, []]),
         ("echo", [1, "true"]),
         ("best_of", [2, 0]),
-        ("suffix", ["end"]),
+        ("suffix", [5, ["end"], "x" * (MAX_SUFFIX_CHARS + 1)]),
         ("guided_json", [5, "{"]),
         ("messages", [HELLO]),
     ],
