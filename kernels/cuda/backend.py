@@ -125,7 +125,7 @@ class CudaBackend(DeviceKV):
         if self.read_back.total().bit_length() > before.bit_length():  # told at 1, 2, 4, 8 …
             self.notices.append(
                 f"{self.read_back.total()} rows of logits came to the host whole to be drawn from, by reason: "
-                f"{dict(self.read_back)}; each costs its step about a millisecond, and changes no token"
+                f"{dict(self.read_back)}; each costs its step some milliseconds, and changes no token"
             )
         return draws
 
