@@ -9,7 +9,7 @@ import pytest
 from engine.core.decisions import StepPlanned, TokensEmitted
 from engine.core.events import FinishFlag, StepCompleted, StepLaunched
 from engine.core.vocabulary import Entry
-from engine.protocol import Message
+from engine.protocol import Cancel, Message
 from recorder.in_turn import InTurn
 from recorder.timeline import Timeline
 from replay.__main__ import main
@@ -20,6 +20,7 @@ from replay.span import Span, StepOf
 from replay.time_machine.time_machine import TimeMachine
 from tests.replay.recorded_runs import LIMITS, bits_of, entries_of, mixed_load, open_scripted, record_run, stopping_load
 
+NUM_CANCELS = sum(isinstance(message, Cancel) for _step, message in mixed_load(30))
 AHEAD = replace(LIMITS, async_scheduling=True)
 
 
@@ -111,6 +112,6 @@ def test_an_index_and_its_states_know_both_moments(recorded: Path, tmp_path: Pat
 
 
 def test_what_if_goes_on_planning_ahead(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", str(recorded), "--scheduling-policy", "shortest", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told
+    assert main(["what-if", str(recorded), "--scheduling-policy", "shortest", "--json"]) == 1  # it goes another way
+    did = json.loads(capsys.readouterr().out)["decisions"]
+    assert did["what_if"]["RequestFinished"] == did["recorded"]["RequestFinished"] == len(load()) - NUM_CANCELS
