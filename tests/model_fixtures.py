@@ -1,5 +1,9 @@
-"""The default model, loaded once per test session, and real text as its tokens."""
+"""The default model, loaded once per test session, and real text as its tokens.
 
+REPRISE_TEST_MODEL names another one where that cannot be had: a folder of a tokenizer will do for most tests.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from engine.text.model_source import DEFAULT_MODEL, ModelSource, resolve_model
 from engine.text.text_model import load_text_model
 from kernels.reference import ReferenceBackend
 
+TEST_MODEL = "REPRISE_TEST_MODEL"
 NUM_THREADS = 2
 MAX_POSITIONS = 1024
 TEXT = Path(__file__).parent.parent / "LICENSE"
@@ -17,7 +22,7 @@ TEXT = Path(__file__).parent.parent / "LICENSE"
 
 @pytest.fixture(scope="session")
 def default_source() -> ModelSource:
-    return resolve_model(DEFAULT_MODEL)
+    return resolve_model(os.environ.get(TEST_MODEL) or DEFAULT_MODEL)
 
 
 @pytest.fixture(scope="session")

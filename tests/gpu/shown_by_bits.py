@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cuda.attention_tuning import WideTiles
 from kernels.cuda.autotune import same_bits
 from kernels.cuda.device_bench import DeviceBench
 from kernels.cuda.tiles import candidates
@@ -19,21 +20,30 @@ from tests.gpu.stage import Outcome, Stage
 def rows_are_their_own(stage: Stage) -> Outcome:
     """For both types of keys and values."""
     said, figures, holds = list[str](), dict[str, Any](), True
-    for dtype in ("bfloat16", "float8")[: stage.size(2, 1)]:
+    for dtype in ("bfloat16", "float8")[: stage.size(2, 1, 1)]:
         backend = stage.backend(dtype)
-        report = run_self_test(backend, 1) if stage.is_dry else run_thorough_test(backend, 1)
+        report = (run_self_test if stage.is_dry or stage.is_quick else run_thorough_test)(backend, 1)
         holds &= report.holds
         figures[dtype] = {"compared": report.num_compared, "failures": list(report.failures)}
         said.append(f"{dtype}: {report.num_compared:,} float32 values compared, {len(report.failures)} claims broken")
         said += [f"{dtype}: {failure}" for failure in report.failures]
-    return Outcome(holds, said, figures)
+        figures[dtype]["wide_tiles"] = backend.wide_tiles._asdict()
+        said.append(f"{dtype}: attention's wide tiles {_told(backend.wide_tiles)}")
+        stage.keep(Outcome(holds, [f"{stage.model_name}: {said[0]}", *said[1:]], figures))
+    return Outcome(holds, [f"{stage.model_name}: {said[0]}", *said[1:]], figures)
+
+
+def _told(tiles: WideTiles) -> str:
+    if not tiles.are_equal:
+        return "give other bits and are not used"
+    return f"give equal bits and are {'faster' if tiles.are_used else 'not faster, so not used'}"
 
 
 def graphs_give_the_bits_of_launches(stage: Stage) -> Outcome:
     """Each step once launch by launch, then from a graph, over decodes of many sizes; padding is theirs too."""
     backend = stage.backend()
     keys, values = backend.new_kv(stage.size(300, 8), 16)
-    sizes = range(1, stage.size(41, 3))
+    sizes = range(1, stage.size(41, 3, 17))
     different = []
     for size in sizes:
         tokens = [[(7 * number + size) % stage.parameters.shape.vocab_size] for number in range(size)]

@@ -25,6 +25,11 @@ def dies(stage: Stage) -> Outcome:
     return holds(stage)
 
 
+def dies_after_a_figure(stage: Stage) -> Outcome:
+    stage.keep(Outcome(True, ["half of it", "and a line"], {"half": 1}))
+    return dies(stage)
+
+
 def hangs_with_a_child(stage: Stage) -> Outcome:
     subprocess.Popen(["sleep", "60"])
     time.sleep(60)
