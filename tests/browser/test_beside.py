@@ -1,5 +1,7 @@
 """Two recordings in two lanes of each row on one axis: what differs comes first, and keys lead from one to the next."""
 
+import pytest
+
 from tests.browser.chromium import Browser
 
 SIDE_BY_SIDE = "#beside=1&group=difference&rowHeight=26&panel=compare"
@@ -39,8 +41,10 @@ def test_n_and_p_lead_from_difference_to_difference(browser: Browser, page: str)
     browser.until_text("#panel", "difference 1 of")
     assert browser.state("request") == request
     link = browser.until(lambda: says_difference(browser), "the address says where")
+    there = browser.state("from")
+    assert there == pytest.approx(first)
     browser.open_page(link)
-    assert (browser.state("difference"), browser.state("from")) == (0, first)
+    assert (browser.state("difference"), browser.state("from")) == (0, there)
 
 
 def test_preemptions_of_both_are_drawn_as_arrows_each_in_its_lane(browser: Browser, page: str) -> None:

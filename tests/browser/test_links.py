@@ -62,7 +62,8 @@ def test_an_edited_address_is_followed(browser: Browser, page: str) -> None:
 
 
 def test_the_drawing_is_well_formed_and_holds_what_is_shown(browser: Browser, page: str) -> None:
-    browser.open_page(page)
+    browser.open_page(f"{page}#from=5600000000&to=13200000000&group=state&row=9&area=7000000000,8000000000,14,18")
+    browser.until(lambda: browser.run("return reprise.timeline.arrows.length > 0"), "arrows")
     script = """
     import("./take_away.js").then(({ svgOf }) => {
       const parsed = new DOMParser().parseFromString(svgOf(reprise.timeline), "image/svg+xml");
@@ -73,7 +74,10 @@ def test_the_drawing_is_well_formed_and_holds_what_is_shown(browser: Browser, pa
     error, num_bars, text = browser.run_async(script)
     assert error == ""
     assert num_bars > 50
-    assert "batch-002" in text
+    for shown in ("batch-041", "free blocks", "▲", "▽", "10\u00a0s"):
+        assert shown in text
+    num_arrows = browser.run_async(script.replace('querySelectorAll("rect")', 'querySelectorAll("path[d*=C]")'))[1]
+    assert num_arrows > 2
 
 
 def test_the_command_leads_to_what_is_selected(browser: Browser, page: str) -> None:

@@ -2,7 +2,7 @@
 // Read in this order: store.js (what is shown), link.js (… in the address), view.js (… on the screen), api.js, embedded.js and frames.js
 // (questions and answers), tiles.js (kept, asked ahead), then the canvas: timeline.js, raster.js, rows.js, strips.js, series.js,
 // overlay.js, annotations.js, axis.js, lanes.js and patterns.js; beside.js (two recordings); input.js and moments.js (where clicks and keys lead), live.js (a growing
-// recording), take_away.js (SVG, PNG, links); ui/panel.js and the inspectors beside it. theme.js and format.js: looks.
+// recording), take_away.js (SVG, PNG, links), drawing.js and svg_context.js (the SVG); ui/panel.js and the inspectors beside it. theme.js and format.js: looks.
 import { askJson, embedded, lookAt } from "./api.js";
 import { followPairs } from "./beside.js";
 import { listen } from "./input.js";

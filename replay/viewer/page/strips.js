@@ -30,11 +30,16 @@ export function drawStrips(context, raster, tiles, others, top, lines) {
   STRIPS.forEach((strip, index) => drawTitle(context, strip, greatest[index], others, top + index * STRIP_HEIGHT));
 }
 
-/** Returns the value at the strip's top. */
-function paintStrip(raster, tiles, others, strip, top, height) {
+/** A strip's lines, [[tiles, name]], and the value at its top. */
+export function linesOf(strip, tiles, others) {
   const names = others ? strip.names.slice(0, 1) : strip.names;
   const lines = others ? [[tiles, names[0]], [others, names[0]]] : names.map((name) => [tiles, name]);
-  const greatest = Math.max(greatestShown(tiles, names), others ? greatestShown(others, names) : 0);
+  return { lines, greatest: Math.max(greatestShown(tiles, names), others ? greatestShown(others, names) : 0) };
+}
+
+/** Returns the value at the strip's top. */
+function paintStrip(raster, tiles, others, strip, top, height) {
+  const { lines, greatest } = linesOf(strip, tiles, others);
   const { ratio } = raster;
   const place = { top: top + PAD * ratio, bottom: top + height - 2 * ratio, greatest, thick: Math.max(1, Math.round(ratio)) };
   lines.forEach(([from, name], index) => {
@@ -44,7 +49,7 @@ function paintStrip(raster, tiles, others, strip, top, height) {
   return greatest;
 }
 
-function drawTitle(context, strip, greatest, others, top) {
+export function drawTitle(context, strip, greatest, others, top) {
   const { line, text, faint, gutter } = colours();
   context.fillStyle = gutter;
   context.fillRect(0, top, GUTTER, STRIP_HEIGHT);
