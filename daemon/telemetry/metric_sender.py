@@ -40,8 +40,15 @@ class MetricSender:
     """
 
     def __init__(
-        self, endpoint: str, resource: Resource, version: str, families: Callable[[], Iterable[Metric]]
+        self,
+        endpoint: str,
+        resource: Resource,
+        version: str,
+        families: Callable[[], Iterable[Metric]],
+        address: tuple[str, int],
     ) -> None:
+        """`address`: host and port that it listens on, as configured."""
+        self._address = {"server.address": address[0], "server.port": address[1]}
         self._families = families
         self._loop = asyncio.get_running_loop()
         self._read: dict[str, Metric] = {}
@@ -62,10 +69,12 @@ class MetricSender:
         self._thread.start()
 
     def record_end(self, span: RequestSpan, model: str) -> None:
-        attributes = {
+        attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "text_completion",
             "gen_ai.provider.name": "reprise",
             "gen_ai.request.model": model,
+            "gen_ai.response.model": model,
+            **self._address,
         }
         if span.outcome not in ENDS_OF_THEIR_OWN:
             attributes["error.type"] = str(span.outcome)

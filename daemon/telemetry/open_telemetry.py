@@ -45,7 +45,11 @@ class OpenTelemetry:
             from daemon.telemetry import metric_sender
 
             self._metrics = metric_sender.MetricSender(
-                settings.metrics_endpoint, resource, service.version, lambda: live_families(service)
+                settings.metrics_endpoint,
+                resource,
+                service.version,
+                lambda: live_families(service),
+                (service.config.host, service.config.port),
             )
         vllm_names = service.config.otlp_vllm_names
         service.engine.readings.append(RequestFeed(run, self._send, self._record, vllm_names=vllm_names))

@@ -30,6 +30,7 @@ def request_attributes(arrived: RequestArrived, span: RequestSpan, model: str, *
         "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
         "gen_ai.request.presence_penalty": sampling.presence_penalty,
         "gen_ai.response.id": arrived.request_id,
+        "gen_ai.response.model": model,
         "gen_ai.usage.input_tokens": span.num_prompt_tokens,
         "gen_ai.usage.output_tokens": span.num_output_tokens,
         "gen_ai.usage.cache_read.input_tokens": shown["num_cached_tokens"],

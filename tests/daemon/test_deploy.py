@@ -44,6 +44,13 @@ def test_what_runs_is_not_root_and_has_no_compiler() -> None:
     assert "useradd" in final.partition("\nUSER ")[0]
 
 
+def test_the_image_can_fetch_the_embedded_models() -> None:
+    """By the pip of its own environment."""
+    build, _ = (DEPLOY / "Containerfile").read_text().rsplit("\nFROM ", 1)
+    removed = build.partition("/opt/reprise/bin/pip uninstall --yes ")[2].split("\n")[0].split()
+    assert removed == ["setuptools"]
+
+
 def test_every_object_is_one_that_kubernetes_knows() -> None:
     told = run(linter("kubernetes-validate"), "--strict", DEPLOY / "kubernetes.yaml")
     assert told.returncode == 0, told.stdout + told.stderr

@@ -51,7 +51,8 @@ def test_genai_durations_are_the_recordings(tmp_path: Path) -> None:
         (point,) = collector.metrics[f"gen_ai.server.{name}"].histogram.data_points
         assert (point.count, point.sum) == (histogram.count, pytest.approx(histogram.sum))
         names = {pair.key for pair in point.attributes}
-        assert names == {"gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"}
+        required = {"gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.model"}
+        assert names == required | {"server.address", "server.port"}
     assert list(point.explicit_bounds)[:3] == [0.01, 0.025, 0.05]
 
 

@@ -91,6 +91,8 @@ def test_children_bear_the_recordings_figures(loaded: tuple[Collector, Path]) ->
     collector, recording = loaded
     spans = {span.request_id: span for span in read_timeline(Run.open(recording)).spans.values()}
     roots = {span.span_id: span for span in collector.spans if span.name == "llm_request"}
+    models = {root.attributes[f"gen_ai.{side}.model"] for root in roots.values() for side in ("request", "response")}
+    assert len(models) == 1
     assert {root.attributes["gen_ai.response.id"] for root in roots.values()} == {*spans} - {"untraced"}
     for root in roots.values():
         own = spans[root.attributes["gen_ai.response.id"]]
