@@ -48,7 +48,7 @@ class MetricSender:
         address: tuple[str, int],
     ) -> None:
         """`address`: host and port that it listens on, as configured."""
-        self._address = {"server.address": address[0], "server.port": address[1]}
+        self._address: dict[str, str | int] = {"server.address": address[0], "server.port": address[1]}
         self._families = families
         self._loop = asyncio.get_running_loop()
         self._read: dict[str, Metric] = {}
