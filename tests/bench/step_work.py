@@ -139,7 +139,9 @@ def _step(shape: DecoderShape, weights: DecoderWeights, load: Load) -> Callable[
     mixed = floats(1, shape.num_heads, shape.head_dim)
     tables = integers(load.num_sequences, blocks)
     plan = attention_plan.Plan(
-        _programs(shape, load), integers(2), integers(1, 8), integers(1, 4), tables, mixed, partials, partials
+        _programs(shape, load),
+        *(integers(3), integers(1, 8), integers(1, 4), tables, mixed, partials, partials),
+        has_wide=load.rows_each > 1,
     )
     rows, places = integers(load.num_rows), torch.empty(load.num_rows, dtype=torch.int64, device=_META)
     inputs = StepInputs(rows, rows, places, places[:logits], plan)
@@ -200,6 +202,8 @@ def _launch(kernel: Any, programs: int, named: dict[str, Any], constants: dict[s
         flops = 2 * weights * tiles * constants["ROWS"]
         dequantised = weights * tiles if constants["BITS"] < 16 else 0
         return Launch(name, programs, _bytes(tensors), flops, dequantised)
+    if name == "attention._attend" and load.rows_each > 1 and not constants["IS_WIDE"]:
+        return Launch(name, 1, 0)  # a prefill is in wide tiles; there is nothing for this launch
     if name == "attention._attend":
         keys = load.num_sequences * load.context * constants["NUM_KV_HEADS"] * constants["HEAD_DIM"]
         read = keys * 2 * tensors["keys"].element_size()
