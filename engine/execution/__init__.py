@@ -1,7 +1,7 @@
 """Execution: carries out what the core decided, and never decides who runs.
 
 Read in this order: `interface.py` (what the loop and replay need), `runner.py` (with weights) and `scripted.py`
-(without), `held_request.py`, `batch.py` (planned step → arrays), `sampler.py` (what a request's draws depend on) and
+(without), `launching.py` (a step in two halves), `held_request.py`, `batch.py` (planned step → arrays), `sampler.py` (what a request's draws depend on) and
 `token_mask.py` (what its grammar allows), `prompt_logprobs.py` (what a prompt's rows are asked), `digests.py` (what the
 core knows instead of tokens), `kv_store.py`, `kv_watch.py` (whether blocks still hold what was written to them),
 `alone.py` (one request by itself), `architectures.py` (what sets each apart), `model.py`, `rotary.py`, `gemma3.py` and
