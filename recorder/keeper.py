@@ -129,7 +129,9 @@ class Keeper:
             return
         self._told = state
         figures: dict[str, object] = {"error": state[0], "num_gap_entries": recorder.num_gap_entries}
-        self._warn("recording has stopped, and is tried again" if state[1] else "recording goes on", figures)
+        self._warn(
+            "recording has stopped, and is tried again" if state[1] else "recording goes on after an error", figures
+        )
 
     def _mind_the_floor(self) -> None:
         """What is left of the disk belongs to others: recording stops, counted as a gap, until there is space again."""
