@@ -35,7 +35,8 @@ def seconds_asked(request: web.Request, max_seconds: float, *, is_one_stream: bo
         raise bad_request(f"{RESUME_HEADER} must be a whole number of seconds", RESUME_HEADER)
     seconds = min(float(text[:9]), max_seconds)
     if seconds and not is_one_stream:
-        raise bad_request(f'{RESUME_HEADER} needs "stream": true and a single prompt', RESUME_HEADER)
+        message = f'{RESUME_HEADER} needs "stream": true and a single choice, and is not for /v1/responses'
+        raise bad_request(message, RESUME_HEADER)
     return seconds
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from openai import OpenAI
 
@@ -126,3 +127,45 @@ def test_a_named_function_is_called_and_the_model_may_answer_in_words(served: Se
             assert json.loads(call.function.arguments)["unit"] in ("celsius", "fahrenheit")
         free = client.chat.completions.create(model=MODEL, messages=ASKED, tools=[WEATHER, TIME], max_tokens=24)
         assert free.choices[0].message.content or free.choices[0].message.tool_calls
+
+
+def test_a_call_and_an_answer_under_a_schema_go_on_where_their_client_broke_off(served: Served) -> None:
+    """With log-probabilities and usage, at every kind of place: in a name, in arguments, behind the end."""
+    chat: Any = {"model": MODEL, "stream": True, "seed": 2, "max_tokens": 40, "logprobs": True, "top_logprobs": 2}
+    chat |= {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    bodies: list[Any] = [
+        {**chat, "messages": ASKED, "tools": [WEATHER], "tool_choice": "required"},
+        {**chat, "messages": DESCRIBE, "response_format": FORMAT},
+    ]
+    with httpx.Client(base_url=served.daemon.base_url, timeout=120) as client:
+        for kind, body in enumerate(bodies):
+            whole = events_of(client, body, {})
+            assert len(whole) > 8, "it is long enough to be broken off"
+            for num_read in (3, len(whole) // 2, len(whole) - 1):
+                request_id = f"broken-{kind}-{num_read}"
+                wanted = {"X-Request-Id": request_id, "X-Reprise-Resume-Seconds": "60"}
+                first = events_of(client, body, wanted, num_read)
+                rest = events_of(client, {}, {"X-Request-Id": request_id, "Last-Event-ID": first[-1][0]})
+                assert first + rest == whole, num_read
+        refused = client.post("/v1/responses", json={"input": "x", "stream": True}, headers=wanted)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "X-Reprise-Resume-Seconds")
+        refused = client.post("/v1/chat/completions", json={**bodies[1], "n": 2}, headers=wanted)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "X-Reprise-Resume-Seconds")
+
+
+def events_of(client: httpx.Client, body: Any, headers: dict[str, str], num: int = 1 << 20) -> list[tuple[str, Any]]:
+    """(id, what it says) of so many events, then the connection is broken; without what names the call."""
+    events: list[tuple[str, Any]] = []
+    with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        event_id = ""
+        for line in response.iter_lines():
+            if line.startswith("id: "):
+                event_id = line[4:]
+            elif line.startswith("data: {"):
+                told = json.loads(line[6:])
+                choices = json.loads(json.dumps(told["choices"]).replace(told["id"], ""))
+                events.append((event_id, (choices, told["usage"])))
+                if len(events) == num:
+                    break
+    return events
