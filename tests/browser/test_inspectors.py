@@ -10,6 +10,10 @@ from tests.browser.chromium import Browser
 SHOWN = ("num_prompt_tokens", "num_output_tokens", "num_preemptions", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 
 WAITS = "[...document.querySelectorAll('#panel table')].find((one) => one.caption.textContent.startsWith('Why it'))"
+LAST_BATCH = """
+const heading = [...document.querySelectorAll("#panel h3")].find((one) => one.textContent.startsWith("Its last batch"));
+return [...heading.nextElementSibling.querySelectorAll("button")].map((one) => one.textContent);
+"""
 POOL = "reprise.state.recording.lives[0].limits.num_kv_blocks"
 
 
@@ -56,6 +60,17 @@ def test_a_request_tells_why_it_waited_and_each_moment_leads_to_its_step(browser
     browser.until_text("#panel", "Why it waited")
     browser.run(f"[...{WAITS}.rows].find((row) => row.cells[5].querySelector('button')).cells[5].firstChild.click()")
     browser.until(lambda: browser.state("request") != 24, "whom it was behind is opened")
+
+
+def test_a_request_names_who_stood_in_its_last_batch(browser: Browser, page: str) -> None:
+    browser.open_page(f"{page}#panel=request&request=24")
+    browser.until_text("#panel", "Its last batch")
+    named = browser.run(LAST_BATCH)
+    step = browser.run("return Number([...document.querySelectorAll('#panel h3 button')].pop().textContent)")
+    browser.open_page(f"{page}#panel=step&step={step}")
+    browser.until_text("#panel", "In the batch")
+    batch = browser.run("return [...document.querySelectorAll('#panel table')[0].querySelectorAll('td:first-child')]")
+    assert sorted([*named, "search-037"]) == sorted(cell.text for cell in batch)
 
 
 def test_a_step_tells_budget_batch_waiting_with_reasons_and_decisions(browser: Browser, page: str) -> None:

@@ -71,7 +71,7 @@ export function HelpPanel() {
     <dl class="walks">
       <dt>why a request waited</dt><dd>Search it with <kbd>/</kbd>. “Why it waited” has each reason, how long it held, the blocks it needed and those free, and behind whom it stood. A step there is one click from everybody else who waited.</dd>
       <dt>who preempted it</dt><dd>An arrow leads from its row to the one it gave way to; “Preempted, or others for it” says why, and what it cost. Dashed arrows belong to a cascade.</dd>
-      <dt>what ran beside it when it failed</dt><dd>“Beside it in its batches” lists who shared its steps; the last step's batch is one click away.</dd>
+      <dt>what ran beside it when it failed</dt><dd>“Its last batch” names who stood in it, and leads to that step; “Beside it in its batches” lists all who shared its steps.</dd>
       <dt>when thrashing began, and what ended it</dt><dd>Open Marks: ▲ has begin and end, with the share that was computed again at both; click it to see that stretch. The ▽ within it are admissions held back.</dd>
     </dl>`;
 }

@@ -30,6 +30,7 @@ function Request({ data }) {
       rows=${preemptions.map((one) => [duration(one.now_ns), html`<${RequestLink} request=${one.victim} />`, html`<${RequestLink} request=${one.beneficiary} />`, one.reason, one.mode, one.tokens_lost, one.blocks_freed, `${one.chain} (${one.chain_length} long)`])} />` : null}
     <${Table} caption=${`Everything about it, in order: ${story.length}`} head=${["sequence", "at", "step", "record", "what it says"]} numeric=${[0]}
       rows=${story.map((line, index) => [line.sequence, duration(line.time_ns), html`<${StepLink} step=${data.story_steps[index]} />`, line.record, line.text])} />
+    <${LastBatch} slices=${slices} neighbours=${neighbours} />
     <${Table} caption=${`Beside it in its batches: ${neighbours.length}`} head=${["request", "steps together", "from step", "to step"]} numeric=${[1]}
       rows=${neighbours.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.steps, html`<${StepLink} step=${one.first_step} />`, html`<${StepLink} step=${one.last_step} />`])} />
     <${Contents} key=${`${state.life}/${state.request}`} life=${state.life} request=${state.request} />
@@ -41,6 +42,15 @@ function Waits({ waits, figures }) {
   if (!waits.length) return html`<p>It waited for nothing: ${figures.queue_ms === null || figures.queue_ms === undefined ? "it was never admitted" : `admitted by the first pass that saw it, ${milliseconds(figures.queue_ms)} after its arrival`}.</p>`;
   return html`<${Table} caption=${`Why it waited: ${waits.length} reasons in turn`} head=${["from", "for", "why", "needs blocks", "were free", "behind", "step"]} numeric=${[3, 4]}
     rows=${waits.map((one) => [duration(one.now_ns), one.until_ns === null ? "still" : duration(one.until_ns - one.now_ns), why(one.reason), one.needed, one.free, html`<${RequestLink} request=${one.behind} id=${one.behind_id} />`, html`<${StepLink} step=${one.step} />`])} />`;
+}
+
+/** Whom to look at first where it failed: those whose rows stood in its last step. */
+function LastBatch({ slices, neighbours }) {
+  const step = Math.max(...slices.filter((one) => one.kind === "prefill" || one.kind === "decode").map((one) => one.to_step), -1);
+  if (step < 0) return null;
+  const beside = neighbours.filter((one) => one.last_step === step);
+  return html`<h3>Its last batch: ${html`<${StepLink} step=${step} />`}</h3>
+    <p>${beside.length ? html`beside ${beside.slice(0, 40).map((one) => html`<${RequestLink} request=${one.request} id=${one.request_id} /> `)}${beside.length > 40 ? `and ${beside.length - 40} more` : ""}` : "it was alone in it"}</p>`;
 }
 
 /** Groups of figures become names of two words; lists have places of their own. */
