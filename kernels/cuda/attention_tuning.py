@@ -10,6 +10,7 @@ import statistics
 from typing import NamedTuple
 
 import torch
+from triton.runtime.errors import OutOfResources
 
 from kernels.backend import StepBatch
 from kernels.cuda.attention import attend
@@ -48,7 +49,10 @@ def wide_tiles(
     bits = hashlib.sha256(b"".join(narrow)).hexdigest()[:16]
     if trial.shape.group(WIDE_ROWS) == trial.shape.group():
         return WideTiles(are_used=False, are_equal=True, bits=bits)
-    are_equal = narrow == [trial.attended(window, has_wide=True) for window in windows]
+    try:
+        are_equal = narrow == [trial.attended(window, has_wide=True) for window in windows]
+    except OutOfResources:  # of the device: shared memory or registers
+        return WideTiles(are_used=False, are_equal=False, bits=bits)
     is_faster = are_equal and trial.seconds(has_wide=True) < trial.seconds(has_wide=False)
     return WideTiles(is_faster, are_equal, bits)
 

@@ -30,7 +30,10 @@ class Bench(Protocol):
     num_rows: int
 
     def run(self, shape: Shape, tile: Tile, num_rows: int) -> NDArray[np.float32]:
-        """The first rows' results on inputs and a weight that the shape alone decides: [num_rows, some outputs]."""
+        """The first rows' results on inputs and a weight that the shape alone decides: [num_rows, some outputs].
+
+        Raises DoesNotFit.
+        """
         ...
 
     def seconds(self, shape: Shape, tile: Tile, num_rows: int) -> float:
@@ -45,6 +48,10 @@ class Choice(NamedTuple):
 
     plan: Plan
     bits: str
+
+
+class DoesNotFit(Exception):
+    """The device has not the shared memory or the registers that a tile needs: it is no candidate there."""
 
 
 class NotInvariant(Exception):
@@ -66,13 +73,20 @@ def same_bits(shape: Shape, tiles: Sequence[Tile], bench: Bench) -> tuple[str, l
 
     Raises NotInvariant where the first tile's rows are not their own.
     """
-    bits = [_bits(shape, tile, bench) for tile in tiles]
+    bits = [_bits(shape, tiles[0], bench), *(_bits_if_it_fits(shape, tile, bench) for tile in tiles[1:])]
     if bits[0] is None:
         raise NotInvariant(
             f"tile {tiles[0]} of {shape} gives rows other bits alone than in company: "
             "choose another backend, and report the device with its driver and the versions of torch and triton"
         )
     return bits[0], [tile for tile, of_tile in zip(tiles, bits, strict=True) if of_tile == bits[0]]
+
+
+def _bits_if_it_fits(shape: Shape, tile: Tile, bench: Bench) -> str | None:
+    try:
+        return _bits(shape, tile, bench)
+    except DoesNotFit:
+        return None
 
 
 def _bits(shape: Shape, tile: Tile, bench: Bench) -> str | None:

@@ -11,7 +11,9 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from triton.runtime.errors import OutOfResources
 
+from kernels.cuda.autotune import DoesNotFit
 from kernels.cuda.linear import linear_part
 from kernels.cuda.planes import INPUTS_A_WORD, Planes
 from kernels.cuda.tiles import Shape, Tile, default_plan
@@ -35,7 +37,10 @@ class DeviceBench:
     def run(self, shape: Shape, tile: Tile, num_rows: int) -> NDArray[np.float32]:
         part, x = self._part(shape)
         out = torch.empty(num_rows, shape.num_outputs, device=self._device)
-        linear_part(x[:num_rows].contiguous(), part, tile, out, None)
+        try:
+            linear_part(x[:num_rows].contiguous(), part, tile, out, None)
+        except OutOfResources as error:
+            raise DoesNotFit(str(error)) from error
         result: NDArray[np.float32] = out[:, :_COMPARED_OUTPUTS].cpu().numpy()
         return result
 

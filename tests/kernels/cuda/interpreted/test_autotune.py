@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from kernels.cuda.autotune import NotInvariant, choose, same_bits
+from kernels.cuda.autotune import DoesNotFit, NotInvariant, choose, same_bits
 from kernels.cuda.device_bench import DeviceBench, fixed_planes
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.tile_cache import TileCache, sources_digest
@@ -54,6 +54,20 @@ def test_the_fastest_of_other_bits_is_not_taken() -> None:
     times = {FIRST: 3.0, OTHER_DEPTH: 1.0, fast: 2.0}
     bench = Arithmetic(lambda tile, rows: tile.order.depth, lambda tile, rows: times[tile])
     assert choose(SHAPE, tiles, bench).plan.tiles == (fast,)
+
+
+def test_a_tile_that_does_not_fit_the_device_is_passed_over() -> None:
+    large = FIRST._replace(outputs=128)
+
+    def bits(tile: Tile, rows: int) -> float:
+        if tile == large:
+            raise DoesNotFit("out of resource: shared memory")
+        return 0.0
+
+    _, members = same_bits(SHAPE, (FIRST, large), Arithmetic(bits, lambda tile, rows: 1.0))
+    assert members == [FIRST]
+    with pytest.raises(DoesNotFit):
+        same_bits(SHAPE, (large, FIRST), Arithmetic(bits, lambda tile, rows: 1.0))
 
 
 def test_few_rows_may_have_another_tile_than_many() -> None:
