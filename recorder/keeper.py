@@ -149,6 +149,8 @@ class Keeper:
     def _pin_incidents(self) -> None:
         while not self._recorder.incidents.empty():
             number, incident = self._recorder.incidents.get_nowait()
+            if number == 1 and incident is Incident.ENGINE_CRASH:
+                continue  # a run's first engine goes on with an earlier daemon's streams: nothing died in this run
             has_begun_before = number > 1 and incident in (Incident.ENGINE_CRASH, Incident.REQUEST_KILLS_ENGINE)
             numbers = (number - 1, number) if has_begun_before else (number,)
             for each in numbers:

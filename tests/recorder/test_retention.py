@@ -175,6 +175,15 @@ def test_an_incident_pins_its_segment_and_a_crash_the_one_before_too(tmp_path: P
     assert Recording.open(tmp_path / "run").is_complete
 
 
+def test_streams_taken_over_from_an_earlier_daemon_are_no_crash_of_this_run(tmp_path: Path) -> None:
+    writer = recorder(tmp_path / "run")
+    keeper = Keeper(writer, LOOSE, SystemClock(), warn=lambda text, figures: pytest.fail(text))
+    writer.record(Entry(0, 0, ExecutorRestarted((), ((0, 3),)), ()))
+    writer.close("done")
+    keeper.close()
+    assert [pins_of(segment) for segment in segment_paths(tmp_path / "run")] == [[]]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""
