@@ -1,6 +1,7 @@
 """What vLLM's clients say about a chat's prompt and an answer's text, and what comes of it."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from daemon.errors import ApiError
 from daemon.openai_api import read_chat, read_completion
 from engine.core.contents import TokenOutput
 from tests.daemon.served import Served, completion
-from tests.daemon.test_server import tell_alone
+from tests.daemon.test_server import Tell, shared_server
 from tests.daemon.text_models import END_OF_TEXT, byte_text_model
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
 BEGUN: Any = [*HELLO, {"role": "assistant", "content": "Sure, "}]
+
+
+@pytest.fixture(scope="module")
+def tell() -> Iterator[Tell]:
+    yield from shared_server()
 
 
 def rendering(messages: Any = HELLO, **fields: Any) -> Rendering:
@@ -74,7 +80,7 @@ def test_what_ended_an_answer_is_a_part_of_it_where_that_is_asked_for() -> None:
     assert text_of("one", end=END_OF_TEXT, shows_special=True) == "one<end>"
 
 
-def test_a_chat_goes_on_where_its_last_message_was_left_and_prompts_are_cut_and_counted() -> None:
+def test_a_chat_goes_on_where_its_last_message_was_left_and_prompts_are_cut_and_counted(tell: Tell) -> None:
     async def story(served: Served) -> None:
         path = "/v1/chat/completions"
         told = {"messages": BEGUN, "max_tokens": 4, "seed": 7, "ignore_eos": True}
@@ -91,10 +97,10 @@ def test_a_chat_goes_on_where_its_last_message_was_left_and_prompts_are_cut_and_
         _, fitting = await served.complete(prompt="x" * 4000, truncate_prompt_tokens=-1, max_tokens=8)
         assert fitting["usage"]["prompt_tokens"] == 512 - 8
 
-    tell_alone(story)
+    tell(story)
 
 
-def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for() -> None:
+def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for(tell: Tell) -> None:
     async def story(served: Served) -> None:
         options = {"include_usage": True, "continuous_usage_stats": True}
         body = completion(prompt=[1, 2, 3], n=2, stream_options=options)
@@ -112,4 +118,4 @@ def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for() -> None:
         lines = await served.events("/v1/completions", completion(stream_options=options))
         assert all("usage" not in json.loads(line) for line in lines[:-1])
 
-    tell_alone(story)
+    tell(story)

@@ -1,5 +1,6 @@
 """Headers of gateways and of the API's clients: what they ask for, and what they are told about trying again."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ from engine.core.events import RequestArrived
 from recorder.reader import Recording
 from tests.daemon.scripted_engine import FAILING
 from tests.daemon.served import MODEL, Served, completion
-from tests.daemon.test_server import tell_alone
+from tests.daemon.test_server import Tell, shared_server, tell_alone
+
+
+@pytest.fixture(scope="module")
+def tell() -> Iterator[Tell]:
+    yield from shared_server()
 
 
 def test_a_priority_in_a_header_counts_where_the_body_names_none(tmp_path: Path) -> None:
@@ -31,18 +37,18 @@ def test_a_priority_in_a_header_counts_where_the_body_names_none(tmp_path: Path)
     assert classes == {"a": 3, "b": 5, "c": 0}
 
 
-def test_sessions_are_in_the_log_cut_to_a_length(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sessions_are_in_the_log_cut_to_a_length(tell: Tell, capsys: pytest.CaptureFixture[str]) -> None:
     async def story(served: Served) -> None:
         headers = {"X-Session-ID": "one" * 100, "x-llm-d-inference-fairness-id": "team"}
         await served.post("/v1/completions", completion(), headers=headers)
 
-    tell_alone(story)
+    tell(story)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "request ended" in line]
     assert f"session_id={('one' * 100)[:128]}" in line
     assert "fairness_id=team" in line
 
 
-def test_a_request_that_would_fail_again_is_not_sent_again_by_the_apis_own_client() -> None:
+def test_a_request_that_would_fail_again_is_not_sent_again_by_the_apis_own_client(tell: Tell) -> None:
     async def story(served: Served) -> None:
         num_sent = 0
 
@@ -57,7 +63,7 @@ def test_a_request_that_would_fail_again_is_not_sent_again_by_the_apis_own_clien
         assert raised.value.response.headers["x-should-retry"] == "false"
         assert num_sent == 1
 
-    tell_alone(story)
+    tell(story)
 
 
 def test_when_to_try_again_is_told_to_the_millisecond_where_it_is_known() -> None:
