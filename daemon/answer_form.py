@@ -46,7 +46,7 @@ def bodies_of(
         include_usage=question.include_usage,
         wants_logprobs=question.num_logprobs >= 0,
         return_token_ids=question.return_token_ids,
-        echoes=_echoes(question, service.text_model),
+        echoes=_echoes(question, prompts, service.text_model),
         num_prompt_logprobs=question.prompt_ask.num_listed,
         num_echo_logprobs=question.prompt_ask.num_echoed,
         prompt_counts=_prompt_counts(question, prompts),
@@ -66,9 +66,10 @@ def _prompt_counts(question: Question, prompts: Sequence[tuple[int, ...]]) -> tu
     return tuple([len(prompt) for prompt in prompts for _ in range(question.counts.num_told)])
 
 
-def _echoes(question: Question, text_model: TextModel) -> tuple[str, ...]:
+def _echoes(question: Question, prompts: Sequence[tuple[int, ...]], text_model: TextModel) -> tuple[str, ...]:
     """What each choice that is answered begins with."""
     if not question.echo:
         return ()
-    texts = [prompt if isinstance(prompt, str) else text_model.decode(prompt) for prompt in question.prompts]
+    asked = prompts if question.max_prompt_tokens else question.prompts  # of a cut prompt, what is left
+    texts = [prompt if isinstance(prompt, str) else text_model.decode(prompt) for prompt in asked]
     return tuple([text for text in texts for _ in range(question.counts.num_told)])

@@ -60,6 +60,9 @@ class PromptEncoder:
         return await self._run(num_chars, lambda: self._encode_chat(messages, rendering, tools))
 
     async def _encode_prompt(self, prompt: Prompt, question: Question) -> TokenIds:
+        if question.suffix and question.max_prompt_tokens:
+            message = "truncate_prompt_tokens cannot be had with suffix, whose marks it would cut off: give one of them"
+            raise bad_request(message, "truncate_prompt_tokens")
         if question.suffix:
             return await self._encode_gap(prompt, question.suffix, question.adds_special)
         if not isinstance(prompt, str):

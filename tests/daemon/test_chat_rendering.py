@@ -94,6 +94,13 @@ def test_a_chat_goes_on_where_its_last_message_was_left_and_prompts_are_cut_and_
         _, same = await served.complete(prompt="prompt")
         assert cut["usage"] == same["usage"]
         assert cut["choices"] == same["choices"]
+        told = {"truncate_prompt_tokens": 6, "echo": True, "logprobs": 1}
+        _, echoed = await served.complete(prompt="a long prompt", **told)
+        (choice,) = echoed["choices"]
+        assert choice["text"].startswith("prompt")
+        assert choice["logprobs"]["text_offset"][:7] == [*range(6), 6]
+        status, refused = await served.complete(prompt="x", suffix="y", truncate_prompt_tokens=6)
+        assert (status, refused["error"]["param"]) == (400, "truncate_prompt_tokens")
         _, fitting = await served.complete(prompt="x" * 4000, truncate_prompt_tokens=-1, max_tokens=8)
         assert fitting["usage"]["prompt_tokens"] == 512 - 8
 
