@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.long_json import MANY, long_json
@@ -14,6 +14,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(VALUES, st.sampled_from([1, MANY, MANY + 1, 3 * MANY]))
 def test_the_text_is_that_of_the_whole(value: Any, count: int) -> None:
     for body in (value, [value] * count, {"a": [value] * count, "é": value}):

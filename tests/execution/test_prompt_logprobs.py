@@ -13,10 +13,9 @@ from engine.execution.prompt_logprobs import prompt_digest
 from engine.execution.runner import ModelRunner
 from engine.execution.scripted import ScriptedRunner
 from engine.execution.weights.safetensors import read_folder
-from engine.text.model_source import ModelSource
-from engine.text.text_model import load_text_model
 from kernels.reference import ReferenceBackend
 from kernels.scoring import Integers, RowScores
+from tests.daemon.text_models import byte_text_model
 from tests.execution.model_files import random_model, save_folder
 
 KEY = bytes(range(16))
@@ -33,9 +32,8 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> ReferenceBackend:
 
 
 @pytest.fixture
-def model_runner(backend: ReferenceBackend, default_source: ModelSource) -> ModelRunner:
-    text_model = load_text_model(default_source)
-    return ModelRunner(backend, KVStore.allocate(backend, 32, 4), text_model, KEY, ManualClock())
+def model_runner(backend: ReferenceBackend) -> ModelRunner:
+    return ModelRunner(backend, KVStore.allocate(backend, 32, 4), byte_text_model(), KEY, ManualClock())
 
 
 @pytest.fixture(params=["model", "scripted"])

@@ -8,6 +8,18 @@ _SCHEDULER = "engine/core/scheduler.py"
 
 CACHE = (
     Mutation(
+        "who asks about its prompt takes hits, whose rows are not computed",
+        _PLANNER,
+        "        if request.wants_prompt_logprobs and request.num_output_tokens == 0:\n            return []\n",
+        "",
+    ),
+    Mutation(
+        "who wants no token is given one",
+        _SCHEDULER,
+        "            if request.max_output_tokens == 0:",
+        "            if request.max_output_tokens < 0:",
+    ),
+    Mutation(
         "a block is given up though another request holds it",
         _KV_CACHE,
         "            if self._reference_counts[block] > 0:\n                continue\n",
