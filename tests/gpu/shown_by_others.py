@@ -19,6 +19,8 @@ SUITES = (  # parametrised by backend, and in need of no package beyond those th
     "tests/execution/test_swap.py",
     "tests/execution/test_silent_corruption.py",
     "tests/kernels/test_trace.py",
+    "tests/kernels/test_cuda_invariance.py",
+    "tests/zoo/test_zoo.py",
     OF_THE_MODEL,
 )
 SANITIZER = "compute-sanitizer"

@@ -4,6 +4,7 @@ Time is virtual, a step takes what its shape says, so that a seed gives the same
 depends on a real clock is served at its pace.
 """
 
+import os
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +31,7 @@ from replay.model_runs.open_model import OpenedRunner, Overrides, open_recorded_
 from replay.simulate.step_cost import StepCost
 
 SALT = b"a salt of a zoo."
+BACKEND_VARIABLE = "REPRISE_ZOO_BACKEND"  # that serves the models, in every process of a bug's examination
 STEP_COST = StepCost(fixed_ns=1_000_000, decode_ns=200_000, context_ns=0, prefill_ns=100_000, pair_ns=0)
 SWAP_NS_PER_BLOCK = 10_000
 _MAX_STEPS = 5_000
@@ -65,11 +67,12 @@ def header_of(limits: Limits, model: Path | None) -> Header:
     if model is None:
         environment = {"numerics_class": "scripted", "backend": "scripted", "model": "scripted"}
         return Header(salt=SALT, limits=limits.to_dict(), config={"model": "scripted"}, environment=environment)
-    config = EngineConfig(model=str(model), backend="reference", num_threads=1)
+    backend = os.environ.get(BACKEND_VARIABLE) or "reference"
+    config = EngineConfig(model=str(model), backend=backend, num_threads=1)
     from engine.text.model_source import resolve_model
 
     sha256 = resolve_model(str(model)).sha256
-    environment = {"backend": "reference", "model_sha256": sha256}
+    environment = {"backend": backend, "model_sha256": sha256}
     return Header(salt=SALT, limits=limits.to_dict(), config=asdict(config), environment=environment)
 
 

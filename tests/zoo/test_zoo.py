@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kernels.cuda_driver import ask_driver
 from tests.mutants.killing import copied_tree
 from tests.zoo.__main__ import examined, is_good, mended
 from tests.zoo.bugs import BUGS, Bug
 from tests.zoo.examine import Times
-from tests.zoo.serving import serve
+from tests.zoo.serving import BACKEND_VARIABLE, serve
 from tests.zoo.stories import STORIES
 from tests.zoo.tiny_model import write_tiny_model
 from tests.zoo.trees import planted
@@ -62,6 +63,17 @@ def test_a_bug_is_met_found_repeated_and_made_small(name: str, tree: Path, tmp_p
     assert is_good(values), values
     assert values["shrunk"]["after"]["requests"] <= 2
     assert mended(bug, tree, tmp_path / name).code == 1
+
+
+def test_a_bug_in_execution_is_found_on_cuda_too(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = ask_driver().missing
+    if missing:
+        pytest.skip(f"cuda: {missing}")
+    monkeypatch.setenv(BACKEND_VARIABLE, "cuda")
+    bug = bug_named("off-by-one-at-a-block-boundary")
+    model = write_tiny_model(tmp_path / "tiny-model")
+    values = examined(bug, tree, tmp_path / bug.name, model, Times(NUM_SEEDS, 2, 1))
+    assert is_good(values), values
 
 
 @pytest.mark.slow
