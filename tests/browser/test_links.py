@@ -61,6 +61,20 @@ def test_an_edited_address_is_followed(browser: Browser, page: str) -> None:
     browser.until_text("#panel", "Where its time went")
 
 
+def test_an_address_edited_while_the_page_is_about_to_write_it_is_followed(browser: Browser, page: str) -> None:
+    browser.open_page(page)
+    edit = """
+    reprise.update({ panel: "marks" });
+    const written = performance.now();
+    setTimeout(() => {
+      location.hash = "#panel=step&step=7";
+      while (performance.now() < written + 200); // its own writing falls due meanwhile
+    }, 60);
+    """
+    browser.run(edit)
+    browser.until_text("#panel h2", "Step 7")
+
+
 def test_the_drawing_is_well_formed_and_holds_what_is_shown(browser: Browser, page: str) -> None:
     browser.open_page(f"{page}#from=5600000000&to=13200000000&group=state&row=9&area=7000000000,8000000000,14,18")
     browser.until(lambda: browser.run("return reprise.timeline.arrows.length > 0"), "arrows")

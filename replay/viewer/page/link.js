@@ -40,11 +40,13 @@ export function parse(text) {
 /** Keep the address true from now on, and follow it when the reader edits it or goes back. */
 export function followLink() {
   let timer = 0;
+  written = location.hash;
   subscribe(() => {
     if (!timer) timer = setTimeout(() => { timer = 0; write(); }, WRITE_AFTER_MS);
   });
   addEventListener("hashchange", () => {
-    if (location.hash === hash()) return;
+    written = location.hash;
+    if (written === hash()) return;
     const asked = parse(location.hash);
     const isElsewhere = (asked.axis ?? DEFAULTS.axis) !== state.axis || (asked.life ?? state.life) !== state.life;
     update({ ...restorable(), ...asked });
@@ -52,8 +54,13 @@ export function followLink() {
   });
 }
 
+let written = ""; // as it stood in the address last
+
+/** Not over what the reader has just written there: that is followed first. */
 function write() {
-  if (location.hash !== hash()) history.replaceState(null, "", hash());
+  if (location.hash !== written || written === hash()) return;
+  history.replaceState(null, "", hash());
+  written = location.hash;
 }
 
 function restorable() {

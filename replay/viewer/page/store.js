@@ -60,6 +60,11 @@ export function subscribe(subscriber) {
   return () => subscribers.delete(subscriber);
 }
 
+/** Until then the core's states are not told; who shows them asks again. */
+export function isIndexed() {
+  return state.recording?.index.state !== "building";
+}
+
 /** The life shown, of /api/recording. */
 export function life() {
   return state.recording?.lives.find((one) => one.life === state.life) || state.recording?.lives[0] || null;

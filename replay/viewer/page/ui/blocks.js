@@ -4,7 +4,7 @@ import { askFrame, askJson } from "../api.js";
 import { grouped } from "../format.js";
 import { goToBlock } from "../moments.js";
 import { Component, html } from "../preact.js";
-import { life, state, update } from "../store.js";
+import { isIndexed, life, state, update } from "../store.js";
 import { colours, scheme } from "../theme.js";
 import { Loader } from "./loader.js";
 import { Command, RequestLink, StepLink, Table } from "./parts.js";
@@ -23,7 +23,7 @@ export function BlocksPanel() {
   return html`
     <label class="slider">step ${step}
       <input type="range" min=${one.first_step} max=${one.last_step} value=${step} onInput=${slide} /></label>
-    <${Loader} id=${`${state.life}/${step}`} load=${() => askFrame(`api/blocks/${state.life}/${step}`)}>
+    <${Loader} id=${`${state.life}/${step}/${isIndexed()}`} load=${() => askFrame(`api/blocks/${state.life}/${step}`)}>
       ${(frame) => html`<${Grid} frame=${frame} block=${state.block} theme=${scheme()} />`}<//>
     ${state.block === null ? html`<p class="faint">Click a block for its history: who wrote it, who reads it.</p>` : html`<${History} block=${state.block} step=${step} />`}`;
 }
@@ -96,7 +96,7 @@ function History({ block, step }) {
     ]);
     return { ...history, command };
   };
-  return html`<${Loader} id=${`${state.life}/${block}/${step}`} load=${load}>${(data) => html`
+  return html`<${Loader} id=${`${state.life}/${block}/${step}/${isIndexed()}`} load=${load}>${(data) => html`
     <${Table} caption=${`Block ${block}: ${data.events.length} events, in order`} head=${["step", "until", "what", "request", "sequence"]} numeric=${[4]}
       rows=${data.events.map((one) => [html`<${StepLink} step=${one.step} />`, one.to_step ?? "", one.now ? `${one.kind} (now)` : one.kind, html`<${RequestLink} request=${one.request} id=${one.request_id} />`, one.sequence])} />
     <${Command} text=${data.command} />`}<//>`;

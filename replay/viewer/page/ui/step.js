@@ -3,7 +3,7 @@ import { askJson } from "../api.js";
 import { duration, milliseconds, visible, why } from "../format.js";
 import { goToStep } from "../moments.js";
 import { html } from "../preact.js";
-import { state } from "../store.js";
+import { isIndexed, state } from "../store.js";
 import { Loader } from "./loader.js";
 import { BlockLinks, Command, Figures, RequestLink, Table } from "./parts.js";
 
@@ -12,7 +12,7 @@ const PHASES = ["execute", "sample", "swap", "beside"];
 export function StepPanel() {
   if (state.step === null) return html`<p>Click on the axis or a counter strip to inspect a step.</p>`;
   const { life, step } = state;
-  return html`<${Loader} id=${`${life}/${step}`} load=${() => askJson(`api/step/${life}/${step}`)}>${(data) => html`<${Step} data=${data} />`}<//>`;
+  return html`<${Loader} id=${`${life}/${step}/${isIndexed()}`} load=${() => askJson(`api/step/${life}/${step}`)}>${(data) => html`<${Step} data=${data} />`}<//>`;
 }
 
 function Step({ data }) {
@@ -29,8 +29,8 @@ function Step({ data }) {
     <${Table} caption=${`In the batch: ${rows.length}`} head=${["request", "does", "from token", "tokens", "new blocks"]} numeric=${[2, 3]}
       rows=${rows.map((row) => [html`<${RequestLink} request=${row.request} id=${row.request_id} />`, row.kind, row.start, row.count, html`<${BlockLinks} blocks=${row.new_blocks} step=${step} />`])} />
     ${data.state_reason ? html`<p class="failure">who waits and runs is not known here: ${visible(data.state_reason, 400)}</p>` : null}
-    <${Table} caption=${`Waiting, with the reason: ${waiting.length}`} head=${["request", "why it waits", "needs", "free", "behind", "since", "passes"]} numeric=${[2, 3, 6]}
-      rows=${waiting.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, reasonOf(one), one.needed, one.free, html`<${RequestLink} request=${one.behind} />`, duration(one.since_ns), one.passes])} />
+    ${waiting ? html`<${Table} caption=${`Waiting, with the reason: ${waiting.length}`} head=${["request", "why it waits", "needs", "free", "behind", "since", "passes"]} numeric=${[2, 3, 6]}
+      rows=${waiting.map((one) => [html`<${RequestLink} request=${one.request} id=${one.request_id} />`, reasonOf(one), one.needed, one.free, html`<${RequestLink} request=${one.behind} />`, duration(one.since_ns), one.passes])} />` : null}
     <h3>Blocks</h3>
     <${Figures} label="blocks of this step" of=${Object.fromEntries(["allocated", "hit", "evicted", "freed", "released"].filter((name) => blocks[name]).map((name) => [name, html`<${BlockLinks} blocks=${blocks[name]} step=${step} />`]))} />
     <${Table} caption=${`Decisions in order: ${decisions.length}`} head=${["sequence", "decision", "request", "with what figures"]} numeric=${[0]}
