@@ -50,7 +50,7 @@ class Bad(NamedTuple):
 
 BAD_ANYWHERE = [
     *[Bad("n", value, "n") for value in (0, -1, 1.5, "2", True, 1_000_000)],
-    *[Bad("max_tokens", value, "max_tokens") for value in (-1, 0, 1.5, "8", 10_000_000_000)],
+    *[Bad("max_tokens", value, "max_tokens") for value in (-1, 1.5, "8", 10_000_000_000)],
     *[Bad("stream", value, "stream") for value in ("true", 1)],
 ]
 BAD_OPTIONS: list[Any] = [{"include_usage": "yes"}, [], 5]
@@ -58,7 +58,10 @@ BAD_STREAM_OPTIONS = [Bad("stream_options", value, "stream_options") for value i
 NO_PROMPTS: tuple[Any, ...] = ([], [[]], 5, {}, None, MISSING)
 BAD_PROMPTS = {
     COMPLETIONS: [Bad("prompt", value, "prompt") for value in ("", *NO_PROMPTS)],
-    CHAT: [Bad("messages", value, "messages") for value in ("", *NO_PROMPTS)],
+    CHAT: [
+        Bad("max_tokens", 0, "max_tokens"),  # a completion may ask about its prompt alone
+        *[Bad("messages", value, "messages") for value in ("", *NO_PROMPTS)],
+    ],
 }
 ASKED: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"prompt": "hello"},
