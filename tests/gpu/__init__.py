@@ -5,6 +5,6 @@ JSON; `compiled_ahead.py` beside the first parts), `stage.py` (model, backend an
 where no model is at hand), `shown_by_bits.py`, `shown_by_promises.py` (with `loads.py`), `shown_by_kernels.py`,
 `shown_by_draws.py` (sampled tokens; prefill in pieces), `shown_by_large.py` (an 8B, measured beside predicted) and
 `shown_by_speed.py`, both with `timed_steps.py` and `stock.py`, the same decoder in stock torch (`widened.py`),
-`shown_by_others.py` (the suite's own tests, compute-sanitizer). `carry.sh` fetches the packages that a machine without a network lacks; `behind/` puts them after
-its own.
+`shown_by_others.py` (the suite's own tests, compute-sanitizer). `carry.sh` fetches the packages that a machine without
+a network lacks; `behind/` puts them after its own.
 """
