@@ -1,4 +1,4 @@
-"""`suffix`: the answer belongs between two texts, where the model has marks for that; it is refused where it has none."""
+"""`suffix`: the answer belongs between two texts, where the model has marks for that; refused where it has none."""
 
 import asyncio
 from dataclasses import replace
