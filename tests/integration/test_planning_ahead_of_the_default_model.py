@@ -61,7 +61,7 @@ def in_turn(built: BuiltRunner) -> Served:
     return serve(built, plans_ahead=False, kv_digests=False)
 
 
-@pytest.mark.parametrize("kv_digests", [False, True])
+@pytest.mark.parametrize("kv_digests", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_request_gets_the_tokens_and_bits_that_it_gets_in_turn(
     built: BuiltRunner, in_turn: Served, kv_digests: bool
 ) -> None:
