@@ -99,7 +99,7 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
 
     def given_limits(self) -> dict[str, Any]:
-        """The fields that are limits as they stand; the pool's size and the longest context are derived elsewhere."""
+        """The fields that are limits as they stand; the others are derived where the model is loaded."""
         own = {field.name for field in fields(self)}
         names = [field.name for field in fields(Limits) if field.name in own and field.name not in _DERIVED_LIMITS]
         return {name: getattr(self, name) for name in names}
