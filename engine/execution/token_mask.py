@@ -26,7 +26,8 @@ _tables: "WeakKeyDictionary[TextModel, LLTokenizer]" = WeakKeyDictionary()
 def prepare_mask(text_model: TextModel, grammar: str) -> None:
     """The next mask of this grammar is made already, up to its first tokens: that takes longest.
 
-    In any thread, for llguidance leaves Python's lock to others meanwhile; not for its table of the vocabulary. Each is used once, so that a request's mask is its own.
+    In any thread, for llguidance leaves Python's lock to others meanwhile; not for its table of the vocabulary. Each is
+    used once, so that a request's mask is its own.
     """
     matcher = matcher_of(_table_of(text_model), grammar)
     matcher.compute_bitmask()

@@ -5,7 +5,7 @@ page until the whole answer is there. Each several times, at places that differ.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.browser.chromium import Browser
 
@@ -56,7 +56,7 @@ def questions(browser: Browser, to_ns: float, num_requests: int) -> Iterator[tup
         return f"life=1&axis=time&from={begin}&to={begin + span}"
 
     every = f"life=1&axis=time&from=0&to={to_ns}"
-    asked = {
+    asked: dict[str, Callable[[], str]] = {
         "tile of 64 rows": lambda: f"timeline?{view()}&width=768&group=tenant&rows={draw.randrange(num_requests)},64",
         "tile of who lives in view": lambda: f"timeline?{view()}&width=768&group=tenant&rows=0,64&alive=1",
         "strips, any view": lambda: f"strips?{view()}&width=512",

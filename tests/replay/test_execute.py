@@ -72,8 +72,10 @@ def test_a_replay_that_differs_is_recorded_as_far_as_its_first_other_result(reco
     last = max(entry.sequence for entry in replayed if isinstance(entry.event, StepCompleted))
     assert last == divergence.place.sequence
     assert replayed[:last] == recorded[:last]
-    assert replayed[last].event.step == divergence.place.step
-    assert replayed[last].event != recorded[last].event
+    event = replayed[last].event
+    assert isinstance(event, StepCompleted)
+    assert event.step == divergence.place.step
+    assert event != recorded[last].event
 
 
 def test_a_replay_of_several_engine_processes_is_not_recorded(tmp_path: Path) -> None:
