@@ -80,7 +80,8 @@ class RequestRejected(NamedTuple):
 class RequestDeferred(NamedTuple):
     """It goes on waiting; written when the reason changes.
 
-    num_blocks_needed, num_blocks_free   as found in this pass
+    num_blocks_needed, num_blocks_free   as found in this pass; cached blocks that nobody holds are free, and needed
+                                         by a request that would take them up
     behind                               the request that stands before it (BEHIND_ANOTHER), else -1
     num_passes                           how many passes the reason before this one had lasted
     num_blocks_kept                      WATERMARK: blocks that stay free; EXPECTED_GROWTH: blocks that are expected to

@@ -48,7 +48,8 @@ class Limits:
     swap_space_blocks       KV blocks of preempted requests that the host pool holds; 0: all are recomputed
     decision_rules          of which time the rules are, so that a core decides on a recording as the one that made it.
                             1: `deadline` predicts by a smoothed step time, a tenant over its own bound is told the
-                            whole queue's drain rate, a change of policy forgets all counts; 2: as it is now
+                            whole queue's drain rate, a change of policy forgets all counts; 2: blocks that a
+                            waiting request needs are told without its hits that nobody holds; 3: as it is now
     async_scheduling        plan the next step while the device computes the present one (`ahead.py`)
     """
 
@@ -79,7 +80,7 @@ class Limits:
     max_num_queued_reqs_per_tenant: int = 0
     max_num_queued_tokens_per_tenant: int = 0
     swap_space_blocks: int = 0
-    decision_rules: int = 2
+    decision_rules: int = 3
     async_scheduling: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -337,7 +337,8 @@ class Planner:
                 self._step.decisions.append(self.finish(candidate, FinishReason.KV_CACHE_EXHAUSTED))
                 continue
             hits = self._find_hits(candidate)
-            num_needed = num_blocks - len(hits)
+            num_taken = num_blocks - len(hits) + self.pool.num_evictable_among(hits)  # of those that are free
+            num_needed = num_taken if self.limits.decision_rules > 2 else num_blocks - len(hits)
             if self._step.somebody_gave_way:
                 return _HeadReason(DeferReason.PREEMPTION, num_needed)
             if len(self.running) >= self.limits.max_num_seqs:
@@ -347,11 +348,11 @@ class Planner:
             num_reserved = self._num_reserved_blocks + self._most_blocks(candidate)
             if candidate.is_protected and num_reserved > self.limits.num_kv_blocks:
                 return _HeadReason(DeferReason.RESERVED_BLOCKS, num_needed)
-            num_short = num_needed - (self.pool.num_free - self.pool.num_evictable_among(hits))
+            num_short = num_taken - self.pool.num_free
             if num_short > 0:
                 if not self._take_blocks_for(candidate, num_short, hits):
                     return _HeadReason(DeferReason.OUT_OF_BLOCKS, num_needed)
-            elif refusal := self._refusal(candidate, num_needed + self.pool.num_evictable_among(hits)):
+            elif refusal := self._refusal(candidate, num_taken):
                 return _HeadReason(refusal.reason, num_needed, refusal.num_blocks_kept)
             self._admit(candidate, hits)
         return _HeadReason(DeferReason.BEHIND_ANOTHER)

@@ -24,6 +24,18 @@ def test_an_admission_leaves_the_watermark_free() -> None:
     assert "deferred b: watermark 5/9 kept 6" in story.all_told()
 
 
+@pytest.mark.parametrize(("decision_rules", "needed"), [(3, 7), (2, 4)])
+def test_cached_blocks_that_nobody_holds_are_needed_as_they_are_free(decision_rules: int, needed: int) -> None:
+    """So that who lacks blocks is seen to need more than there are; older recordings keep the older figure."""
+    story = roomy_story(enable_prefix_caching=True, num_kv_blocks=8, max_model_len=32, decision_rules=decision_rules)
+    story.arrives("a", prompt="same beginnin", output=1)
+    story.completes()  # 3 of its blocks can be found again
+    story.arrives("b", prompt=15, output=2)  # 4 blocks
+    story.arrives("c", prompt="same beginning, another end", output=1)  # 7 blocks, 3 of them found
+    story.completes()
+    assert f"deferred c: out_of_blocks {needed}/4" in story.all_told()
+
+
 @pytest.mark.parametrize(("prompt", "goes"), [(12, True), (13, False)])
 def test_the_watermark_is_kept_to_the_block(prompt: int, goes: bool) -> None:
     story = roomy_story(watermark_permille=300)  # 6 of 20 blocks
