@@ -30,7 +30,7 @@ class SwapCost:
 
     def observe(self, swap_ns: int) -> None:
         """The copies planned since the last call took so long; 0 where nobody measured, or nothing was copied."""
-        num_blocks, self._num_planned = self._num_planned, 0
+        num_blocks = self.take_planned()
         if num_blocks == 0 or swap_ns <= 0:
             return
         self._blocks += (num_blocks << _SCALE_BITS) - (self._blocks >> _FORGETTING_BITS)

@@ -76,8 +76,8 @@ CACHE = (
     Mutation(
         "evictable hits count as free too",
         _PLANNER,
-        "(self.pool.num_free - self.pool.num_evictable_among(hits))",
-        "self.pool.num_free",
+        "num_short = num_taken - self.pool.num_free",
+        "num_short = num_blocks - len(hits) - self.pool.num_free",
     ),
     Mutation(
         "a block is indexed before its last token is written",

@@ -89,7 +89,7 @@ SWAPPING = (
     Mutation(
         "copies of an unmeasured step count for the next",
         _SWAP_COST,
-        "num_blocks, self._num_planned = self._num_planned, 0",
+        "num_blocks = self.take_planned()",
         "num_blocks = self._num_planned",
     ),
     Mutation(
