@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+from structlog.testing import capture_logs
 
 from daemon import errors
 from engine.core.decisions import RejectReason, RequestRejected
@@ -37,15 +38,16 @@ def test_a_priority_in_a_header_counts_where_the_body_names_none(tmp_path: Path)
     assert classes == {"a": 3, "b": 5, "c": 0}
 
 
-def test_sessions_are_in_the_log_cut_to_a_length(tell: Tell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sessions_are_in_the_log_cut_to_a_length(tell: Tell) -> None:
     async def story(served: Served) -> None:
         headers = {"X-Session-ID": "one" * 100, "x-llm-d-inference-fairness-id": "team"}
         await served.post("/v1/completions", completion(), headers=headers)
 
-    tell(story)
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "request ended" in line]
-    assert f"session_id={('one' * 100)[:128]}" in line
-    assert "fairness_id=team" in line
+    with capture_logs() as logs:
+        tell(story)
+    (line,) = [line for line in logs if line["event"] == "request ended"]
+    assert line["session_id"] == ("one" * 100)[:128]
+    assert line["fairness_id"] == "team"
 
 
 def test_a_request_that_would_fail_again_is_not_sent_again_by_the_apis_own_client(tell: Tell) -> None:
