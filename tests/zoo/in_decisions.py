@@ -130,8 +130,11 @@ IN_DECISIONS = (
         "cached blocks that a request is about to share count as free for it, too",
         "sglang#39271",
         (
-            patch(_PLANNER, "(self.pool.num_free - self.pool.num_evictable_among(hits))", "self.pool.num_free"),
-            patch(_PLANNER, "num_needed + self.pool.num_evictable_among(hits)):", "num_needed):"),
+            patch(
+                _PLANNER,
+                "num_taken = num_blocks - len(hits) + self.pool.num_evictable_among(hits)",
+                "num_taken = num_blocks - len(hits)",
+            ),
         ),
         Load(limits(num_kv_blocks=30, max_num_seqs=4), num_requests=20, gap_ms=30, prefix=40, prompt=(1, 40)),
         False,
