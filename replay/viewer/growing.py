@@ -56,9 +56,10 @@ class Growing:
             values = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
             self.extend(values.reshape(len(rows), width))
 
-    def replace(self, place: int, row: Array) -> None:
-        for array, value in zip(self._arrays, row, strict=True):
-            array[place] = value
+    def replace(self, places: Array, rows: Array) -> None:
+        """`rows` as of `extend`, one for each place."""
+        for number, array in enumerate(self._arrays):
+            array[places] = rows[:, number]
 
     def extend(self, rows: Array) -> None:
         """Rows × columns, of floats."""

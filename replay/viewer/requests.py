@@ -26,6 +26,8 @@ _FIELDS = (
 )
 _NEW = f"SELECT {_FIELDS} FROM requests WHERE (life, sequence) > (?, ?) ORDER BY life, sequence"
 _ONE = f"SELECT {_FIELDS} FROM requests WHERE life = ? AND number = ?"
+_THESE = f"SELECT {_FIELDS} FROM requests WHERE life = ? AND number IN (%s)"
+_AT_ONCE = 900  # SQLite takes 999 parameters at least
 
 
 class Codes:
@@ -69,11 +71,11 @@ class RequestColumns:
         if len(self) and not self._is_still_there(database):  # the index was begun anew
             self._clear()
         living = np.flatnonzero(np.isnan(self.of("end_ns")))
-        for place in living:
-            key = (int(self.of("life")[place]), int(self.of("number")[place]))
-            row = database.execute(_ONE, key).fetchone()
-            if row is not None:
-                self._columns.replace(int(place), self._matrix([row])[0])
+        lives = self.of("life")[living]
+        for life in np.unique(lives):
+            places = living[lives == life]
+            for first in range(0, len(places), _AT_ONCE):
+                self._read_again(database, int(life), places[first : first + _AT_ONCE])
         num = len(self)
         last = (int(self.of("life")[-1]), int(self.of("sequence")[-1])) if num else (0, -1)
         cursor = database.execute(_NEW, last)
@@ -82,6 +84,13 @@ class RequestColumns:
             for row in rows:
                 self.ids.append(row[-1] or "")
         return bool(len(living)) or len(self) != num
+
+    def _read_again(self, database: sqlite3.Connection, life: int, places: Array) -> None:
+        numbers = [int(number) for number in self.of("number")[places]]
+        place_of = dict(zip(numbers, places, strict=True))
+        rows = database.execute(_THESE % ", ".join("?" * len(numbers)), (life, *numbers)).fetchall()
+        if rows:
+            self._columns.replace(np.array([place_of[row[1]] for row in rows]), self._matrix(rows))
 
     def _is_still_there(self, database: sqlite3.Connection) -> bool:
         key = (int(self.of("life")[-1]), int(self.of("number")[-1]))

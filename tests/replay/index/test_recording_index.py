@@ -1,5 +1,6 @@
 """The index of a recording: the same however it came to be, and gone without loss."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from engine.core.events import StepCompleted
 from engine.core.vocabulary import Entry, RecordingGap
 from recorder.reader import Recording
 from replay.figures import read_timeline, request_values
+from replay.index.indexer import Indexer
 from replay.index.recording_index import RecordingIndex
+from replay.index.sink import Sink
 from replay.lives import Run
 from tests.replay.recorded_runs import LIMITS, entries_of, mixed_load, record_run, rewrite
 
@@ -85,6 +88,48 @@ def test_the_index_is_the_same_however_often_the_recording_grew_in_between(run: 
     assert rows_of(again) == rows_of(whole)
     assert again.update() == 0
     assert sum(num_read) < 1.2 * len(entries_of(run))  # it went on, each time, and did not begin anew
+
+
+class _RequestRows(Sink):
+    """Keeps nothing but the rows of requests, in the order in which they are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[Any, ...]] = []
+
+    def add(self, table: str, *values: Any) -> None:
+        if table == "requests":
+            self.told.append(values)
+
+
+def test_an_open_request_is_told_again_only_when_something_of_it_changed(run: Path) -> None:
+    (life,) = Run.open(run).lives
+    sink = _RequestRows()
+    indexer = Indexer(sink)
+    indexer.begin_life(1, life)
+    draw = random.Random(7)
+    for entry in life.entries(0, keyframes=True):
+        indexer.read(entry)
+        if draw.random() < 0.2:
+            indexer.tell_open()
+            num_told = len(sink.told)
+            indexer.tell_open()
+            assert len(sink.told) == num_told
+    assert len(sink.told) > len({row[1] for row in sink.told})  # some changed while they lived
+    assert len(sink.told) == len(set(sink.told))
+
+
+def test_the_index_is_the_same_wherever_it_was_committed_in_between(run: Path, tmp_path: Path) -> None:
+    (segment,) = run.glob("*.rpr")
+    data = segment.read_bytes()
+    growing = tmp_path / "run"
+    growing.mkdir()
+    kept: RecordingIndex | None = None
+    for size in sorted(random.Random(11).sample(range(len(data) // 20, len(data)), 12)):
+        (growing / segment.name).write_bytes(data[:size])
+        kept = kept or RecordingIndex(growing, tmp_path / "kept")
+        kept.update()
+        assert rows_of(kept) == rows_of(indexed(growing, tmp_path / f"at once {size}"))
 
 
 def test_a_recording_that_lost_its_end_is_indexed_anew(run: Path, tmp_path: Path) -> None:
