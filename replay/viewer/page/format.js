@@ -50,7 +50,7 @@ export function plain(value) {
 const WHY = {
   max_num_seqs: "as many requests run as may",
   token_budget: "nothing was left of the step's token budget",
-  out_of_blocks: "its blocks were not free",
+  out_of_blocks: "it takes more blocks than were free; those of its prefix that are cached and nobody holds count on both sides (before decision_rules 3 only as free)",
   preemption: "somebody was preempted in this pass, so nobody is admitted",
   behind_another: "the policy puts another first",
   watermark: "its blocks were free, but too few would be left",
