@@ -44,16 +44,20 @@ class Call:
         sampling: SamplingParams,
         contents: RequestContents,
         num_choices: int = 1,
+        operation: str = "text_completion",
+        is_streamed: bool = False,
     ) -> None:
         """Send the request of one choice; of several, the first one's span is the parent of the others'.
 
-        num_choices   as in `RequestArrived`
+        num_choices, operation, is_streamed   as in `RequestArrived`
         Raises ApiError when the engine cannot take it.
         """
         request = self._engine.send_request(
             *(request_id, index, urgency, arrival_ns, max_output_tokens, sampling, contents, self._mailbox),
             trace_context=self.trace_context,
             num_choices=num_choices,
+            operation=operation,
+            is_streamed=is_streamed,
         )
         if not self.requests:
             self.trace_id = request.trace_id

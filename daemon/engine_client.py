@@ -131,6 +131,8 @@ class EngineClient:
         mailbox: Mailbox,
         trace_context: str = "",
         num_choices: int = 1,
+        operation: str = "text_completion",
+        is_streamed: bool = False,
     ) -> LiveRequest:
         """Number the request and send it, now or as soon as an engine is back.
 
@@ -159,6 +161,8 @@ class EngineClient:
             arrival_ns + urgency.queue_timeout_ms * 1_000_000 if urgency.queue_timeout_ms else 0,
             trace_context=trace_context,
             num_choices=num_choices,
+            operation=operation,
+            is_streamed=is_streamed,
         )
         request = self.live.add(arrive, index, mailbox)
         self.handover.submit(request)

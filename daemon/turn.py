@@ -141,6 +141,8 @@ class Turn:
             ),
             contents,
             num_choices=question.counts.num_told if ask.index == ask.leader else 0,
+            operation="chat" if question.is_chat else "text_completion",
+            is_streamed=question.stream,
         )
 
     def _urgency(self) -> Urgency:

@@ -258,6 +258,8 @@ class EngineLoop:
             grammar_digest(contents.grammar, self._digest_key),
             arrive.num_choices,
             arrive.sampling.num_prompt_logprobs >= 0,
+            arrive.operation,
+            arrive.is_streamed,
         )
         self.runner.add_request(arrive.request, arrive.sampling, contents, digests)
         if self._audit is not None:

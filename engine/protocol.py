@@ -42,6 +42,8 @@ class Arrive(NamedTuple):
     num_cached_tokens: int = -1
     trace_context: str = ""
     num_choices: int = 1
+    operation: str = "text_completion"
+    is_streamed: bool = False
 
 
 class Cancel(NamedTuple):

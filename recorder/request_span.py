@@ -58,6 +58,7 @@ class RequestSpan:
         "num_prefill_chunks",
         "num_prompt_tokens",
         "num_swaps",
+        "operation",
         "outcome",
         "phase",
         "priority",
@@ -77,6 +78,7 @@ class RequestSpan:
         self.num_prompt_tokens = event.num_prompt_tokens
         self.max_output_tokens = event.max_output_tokens
         self.trace_context = event.trace_context
+        self.operation = event.operation
         self.phase = Phase.WAITING
         self.outcome = ""
         self.first_admitted_ns: int | None = None

@@ -70,7 +70,7 @@ class MetricSender:
 
     def record_end(self, span: RequestSpan, model: str) -> None:
         attributes: dict[str, str | int] = {
-            "gen_ai.operation.name": "text_completion",
+            "gen_ai.operation.name": span.operation,
             "gen_ai.provider.name": "reprise",
             "gen_ai.request.model": model,
             "gen_ai.response.model": model,

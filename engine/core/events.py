@@ -66,6 +66,8 @@ class RequestArrived(NamedTuple):
     wants_prompt_logprobs
                       log-probabilities of its prompt's tokens are asked for: each of them is computed, so it takes no
                       prefix hits before its first token
+    operation         what was asked, as GenAI's conventions name it: text_completion or chat
+    is_streamed       its client reads tokens as they come
     """
 
     request: int
@@ -87,6 +89,8 @@ class RequestArrived(NamedTuple):
     grammar_digest: bytes = b""
     num_choices: int = 1
     wants_prompt_logprobs: bool = False
+    operation: str = "text_completion"
+    is_streamed: bool = False
 
 
 class RequestCancelled(NamedTuple):

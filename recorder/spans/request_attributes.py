@@ -1,6 +1,6 @@
 """The attributes of a request's span: GenAI's names, vLLM's, and under `reprise.` what `show` says.
 
-Whether it was a chat or a completion is not recorded: it is said to be a completion.
+A recording older than these fields says of each that it was a completion, and not of any that it was streamed.
 
 Source: open-telemetry/semantic-conventions-genai.
 """
@@ -19,7 +19,7 @@ def request_attributes(arrived: RequestArrived, span: RequestSpan, model: str, *
     shown = flat_request_values(span)
     sampling = arrived.sampling
     values: dict[str, Any] = {
-        "gen_ai.operation.name": "text_completion",
+        "gen_ai.operation.name": arrived.operation,
         "gen_ai.provider.name": "reprise",
         "gen_ai.request.model": model,
         "gen_ai.request.max_tokens": arrived.max_output_tokens,
@@ -35,6 +35,8 @@ def request_attributes(arrived: RequestArrived, span: RequestSpan, model: str, *
         "gen_ai.usage.output_tokens": span.num_output_tokens,
         "gen_ai.usage.cache_read.input_tokens": shown["num_cached_tokens"],
     }
+    if arrived.is_streamed:
+        values["gen_ai.request.stream"] = True
     if arrived.num_choices > 1:
         values["gen_ai.request.choice.count"] = arrived.num_choices
     if span.ttft_ns is not None:
