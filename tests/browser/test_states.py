@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from replay.simulate.run import run_simulation
 from replay.simulate.step_cost import StepCost
 from tests.browser.chromium import Browser
@@ -13,6 +15,7 @@ from tests.browser.viewer_server import viewing
 GOLDEN = Path("tests/golden")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_missed_and_found_again(browser: Browser, tmp_path: Path) -> None:
     recording = record_crowded(tmp_path / "recording", num_requests=6)
     with viewing(recording, index_folder=tmp_path / "index") as url:

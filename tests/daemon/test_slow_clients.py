@@ -116,6 +116,7 @@ def test_a_stream_that_nobody_reads_is_cancelled_and_a_slow_reader_is_not() -> N
     tell(story)
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_no_stream_and_that_nobody_reads_is_cut_and_a_slow_reader_gets_all_of_it() -> None:
     body = json.dumps({"prompt": "x" * 300_000}).encode()
     head = f"POST /tokenize HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()

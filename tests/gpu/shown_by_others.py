@@ -55,7 +55,7 @@ def engine_tests(stage: Stage) -> Outcome:
 
         suites.remove(OF_THE_MODEL)
         environment[TEST_MODEL] = str(write_tokens(stage.folder / "tokens", 49152))
-    options = ["-q", "-p", "no:cacheprovider", "-k", "cuda", "--timeout=60"]
+    options = ["-q", "-p", "no:cacheprovider", "-k", "cuda", "-m", "not slow", "--timeout=60"]
     options += [
         "--continue-on-collection-errors",
         "-o",

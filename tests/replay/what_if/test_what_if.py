@@ -30,8 +30,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(tmp_path_factory.mktemp("busy") / "fcfs")
 
 
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 0) -> dict[str, Any]:
-    assert main(["what-if", *arguments, "--json"]) == exit_code
+TRUSTED_OR_NOT = (0, 1)  # of a run with measured times, which are the machine's
+
+
+def answered(
+    capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int | tuple[int, ...] = 0
+) -> dict[str, Any]:
+    assert main(["what-if", *arguments, "--json"]) in (exit_code if isinstance(exit_code, tuple) else (exit_code,))
     values: dict[str, Any] = json.loads(capsys.readouterr().out)
     return values
 
@@ -91,10 +96,11 @@ def test_each_life_of_the_engine_begins_anew(tmp_path: Path, capsys: pytest.Capt
     path = tmp_path / "run"
     for seed in range(2):
         record_run(path, mixed_load(15, seed))
-    values = answered(capsys, str(path))
+    values = answered(capsys, str(path), exit_code=TRUSTED_OR_NOT)
     assert sum(values["recorded"]["finished"].values()) > 20
     assert values["what_if"] == values["recorded"]
-    wide = answered(capsys, str(path), "--kv-blocks", "60", "--record", str(tmp_path / "wide"))
+    more = ["--kv-blocks", "60", "--record", str(tmp_path / "wide")]
+    wide = answered(capsys, str(path), *more, exit_code=TRUSTED_OR_NOT)
     assert sum(wide["what_if"]["finished"].values()) == sum(values["recorded"]["finished"].values())
     verdict = check(tmp_path / "wide")
     assert verdict.exit_code == 0, verdict.as_text()
