@@ -60,7 +60,7 @@ def _is_allowed(
     masks: tl.tensor, mask_of: tl.tensor, ids: tl.tensor, inside: tl.tensor, WORDS: tl.constexpr
 ) -> tl.tensor:
     at = masks + mask_of.to(tl.int64) * WORDS + ids // 32
-    words = tl.load(at, mask=inside & (mask_of >= 0), other=-1)
+    words = tl.load(at, mask=(inside & (mask_of >= 0)) != 0, other=-1)
     return ((words >> (ids % 32)) & 1) != 0
 
 
@@ -77,7 +77,7 @@ def _copy_allowed(
 ) -> None:
     row = tl.program_id(1)
     ids = tl.program_id(0) * CHUNK + tl.arange(0, CHUNK)
-    inside = (ids < VOCAB_SIZE) & ((tl.load(flags + row) & IS_CHANGED) != 0)
+    inside = ((ids < VOCAB_SIZE) & ((tl.load(flags + row) & IS_CHANGED) != 0)) != 0  # as in `row_flags.py`
     at = row.to(tl.int64) * VOCAB_SIZE + ids
     x = tl.load(logits + at, mask=inside, other=0.0)
     allowed = _is_allowed(masks, tl.load(mask_of + row), ids, inside, WORDS)

@@ -19,10 +19,13 @@ IS_CANDIDATES, IS_CHANGED, IS_WHOLE = tl.constexpr(CANDIDATES), tl.constexpr(CHA
 def row_logits(
     logits: tl.tensor, changed: tl.tensor, flag: tl.tensor, row: tl.tensor, ids: tl.tensor, VOCAB_SIZE: tl.constexpr
 ) -> tl.tensor:
-    """float32 of `ids`, from `changed` where the row has CHANGED; -inf outside the vocabulary. Only one is read."""
+    """float32 of `ids`, from `changed` where the row has CHANGED; -inf outside the vocabulary. Only one is read.
+
+    Masks are compared with 0 because the interpreter of triton 3.9 takes no mask of a vector and a scalar otherwise.
+    """
     inside = ids < VOCAB_SIZE
     is_changed = (flag & IS_CHANGED) != 0
     at = row.to(tl.int64) * VOCAB_SIZE + ids
-    x = tl.load(logits + at, mask=inside & (is_changed == 0), other=float("-inf"))
-    y = tl.load(changed + at, mask=inside & is_changed, other=float("-inf"))
+    x = tl.load(logits + at, mask=(inside & (is_changed == 0)) != 0, other=float("-inf"))
+    y = tl.load(changed + at, mask=(inside & is_changed) != 0, other=float("-inf"))
     return tl.where(is_changed, y, x)
