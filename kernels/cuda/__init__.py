@@ -11,8 +11,8 @@ as the interface asks for it).
 Matrix products: `planes.py` (GGUF blocks taken apart), `tiles.py` (what decides the order of a sum, and what its
 speed), `weights.py` (matrices packed on the device), `weight_tile.py` (a packed weight's numbers in registers),
 `linear.py`; `linear_variants.py` is what of it is compiled to be checked. `autotune.py` (the fastest tiles among those
-of equal bits), `device_bench.py` (tiles run and timed), `tile_cache.py` (choices kept on disk), `tuned_weights.py` (a
-model's weights with theirs). Then `head.py` (logits, and what a greedy draw needs of them).
+of equal bits), `device_bench.py` (tiles run and timed; `device_time.py`), `tile_cache.py` (choices kept on disk),
+`tuned_weights.py` (a model's weights with theirs). Then `head.py` (logits, and what a greedy draw needs of them).
 
 Draws: `draw_requests.py` (what rows ask, as arrays; `row_flags.py`), `logit_changes.py`, `top_k.py` and `whole_draw.py`
 (the kernels), `draws.py` (their launches), `candidate_draws.py` (which token follows, shown to be that of all logits)

@@ -6,7 +6,6 @@ has. The digest of the results is part of the numerics class. It must not know w
 """
 
 import hashlib
-import statistics
 from typing import NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ from triton.runtime.errors import OutOfResources
 from kernels.backend import StepBatch
 from kernels.cuda.attention import attend
 from kernels.cuda.attention_plan import WIDE_ROWS, AttentionShape, Plan, Sharing, plan_of
+from kernels.cuda.device_time import median_seconds
 from kernels.packing import SequenceRows, pack_batch
 
 BLOCK_SIZE = 16
@@ -79,14 +79,7 @@ class _Trial:
     def seconds(self, *, has_wide: bool) -> float:
         """How long it takes without a window."""
         plan, out = self._plan(has_wide), torch.zeros_like(self._queries).flatten(1)
-        self._run(plan, out, 0)
-        events = [[_event() for _ in range(2)] for _ in range(_TIMES)]
-        for start, end in events:
-            start.record()
-            self._run(plan, out, 0)
-            end.record()
-        torch.cuda.synchronize()
-        return float(statistics.median(start.elapsed_time(end) for start, end in events)) / 1e3
+        return median_seconds(lambda: self._run(plan, out, 0), _TIMES)
 
     def _run(self, plan: Plan, out: torch.Tensor, window: int) -> None:
         attend(self._queries, self._keys, self._values, plan, out, window=window)
@@ -98,10 +91,6 @@ class _Trial:
         plan = Plan.room(self.shape, sharing, **sizes, has_wide=has_wide, device=self._device)
         plan.put(plan_of(self._batch, self.shape, sharing, has_wide=has_wide))
         return plan
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch has no types here
 
 
 def _batch() -> StepBatch:

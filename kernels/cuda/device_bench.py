@@ -4,7 +4,6 @@ The same numbers on every machine, so that digests of results can be compared be
 tile is wanted.
 """
 
-import statistics
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from triton.runtime.errors import OutOfResources
 
 from kernels.cuda.autotune import DoesNotFit
+from kernels.cuda.device_time import median_seconds
 from kernels.cuda.linear import linear_part
 from kernels.cuda.planes import INPUTS_A_WORD, Planes
 from kernels.cuda.tiles import Shape, Tile, default_plan
@@ -50,23 +50,12 @@ class DeviceBench:
         rows = x.repeat(-(-num_rows // self.num_rows), 1)[:num_rows].contiguous()
         out = torch.empty(num_rows, shape.num_outputs, device=self._device)
         flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device=self._device)
-        linear_part(rows, part, tile, out, None)
-        events = [(_event(), _event()) for _ in range(_TIMES)]
-        for start, end in events:
-            flushed.zero_()  # it also keeps the device busy until the launch has come
-            start.record()
-            linear_part(rows, part, tile, out, None)
-            end.record()
-        torch.cuda.synchronize()
-        return float(statistics.median(start.elapsed_time(end) for start, end in events)) / 1e3
+        # flushing also keeps the device busy until the launch has come
+        return median_seconds(lambda: linear_part(rows, part, tile, out, None), _TIMES, before=flushed.zero_)
 
     def _made(self, shape: Shape) -> tuple[Part, torch.Tensor]:
         x = _fixed((self.num_rows, shape.num_inputs), 1, _bfloat16(-1.0, 1.0), self._device)
         return Part(0, shape, fixed_planes(shape, self._device), default_plan(shape)), x
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch has no types here
 
 
 def fixed_planes(shape: Shape, device: torch.device) -> Planes:

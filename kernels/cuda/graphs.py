@@ -57,7 +57,7 @@ def device_capture() -> Capture | None:
     if INTERPRETED:
         return None
     pool: Any = torch.cuda.graph_pool_handle()
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no types here
 
     def capture(launches: Launches) -> Launches:
         graph = torch.cuda.CUDAGraph()

@@ -39,7 +39,7 @@ class Staging:
         is_pinned = device.type == "cuda"
         self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned)
         self.bytes = torch.zeros(size, dtype=torch.uint8, device=device)
-        self._uploaded = torch.cuda.Event() if is_pinned else None  # type: ignore[no-untyped-call]
+        self._uploaded = torch.cuda.Event() if is_pinned else None  # type: ignore[no-untyped-call]  # torch has no types
         self.host: dict[str, NDArray[Any]] = {}
         self.device: dict[str, torch.Tensor] = {}
         for name, (shape, dtype) in kinds.items():

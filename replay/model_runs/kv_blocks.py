@@ -7,10 +7,9 @@ It stands between who runs the request and the runner, and looks at what each st
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engine.core.contents import RequestContents
-from engine.core.decisions import Decision, StepPlanned
-from engine.core.sampling_params import SamplingParams
+from engine.core.decisions import StepPlanned
 from engine.execution.interface import Runner, StepResult
+from engine.execution.passing_on import PassingOn
 
 
 class OtherBlock(NamedTuple):
@@ -21,7 +20,7 @@ class OtherBlock(NamedTuple):
     got: int
 
 
-class ComparingRunner:
+class ComparingRunner(PassingOn):
     """`runner`, for one request at a time.
 
     expected   digests of the blocks that the request filled, by place in its block table, as recorded
@@ -30,24 +29,13 @@ class ComparingRunner:
     """
 
     def __init__(self, runner: Runner, expected: Mapping[int, int]) -> None:
+        super().__init__(runner)
         self.prompt: tuple[int, int, int] | None = None
-        self._runner = runner
         self._expected = expected
         self.first: OtherBlock | None = None
 
-    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return self._runner.prompt_digests(contents)
-
-    def add_request(
-        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
-    ) -> None:
-        self._runner.add_request(request, sampling, contents, digests)
-
-    def carry_out(self, decision: Decision) -> None:
-        self._runner.carry_out(decision)
-
     def execute(self, plan: StepPlanned) -> StepResult:
-        result = self._runner.execute(plan)
+        result = super().execute(plan)
         for _request, index, digest in result.completed.kv_digests:
             expected = self._expected.get(index, digest)
             if self.first is None and expected != digest:

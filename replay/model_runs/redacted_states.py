@@ -4,6 +4,8 @@ So no state of the original is read, and `--from` begins in the copy where it be
 contents.
 """
 
+from typing import Any
+
 from engine.core.keyframes.classes import KeyframeError
 from engine.core.keyframes.freezing import keyframe_of
 from engine.core.scheduler import Core
@@ -34,7 +36,8 @@ class RedactedStates:
         if self._core is None:
             return
         try:
-            decided = self._as_written(tuple(self._core.handle(entry.event, entry.now_ns)))  # type: ignore[arg-type]
+            event: Any = entry.event  # what is no event breaks the core, as it broke the one that recorded
+            decided = self._as_written(tuple(self._core.handle(event, entry.now_ns)))
         except Exception as error:  # whatever it is: the last event of a core that broke, or a changed recording
             self._give_up(entry, f"{type(error).__name__}: {error}")
             return

@@ -11,13 +11,12 @@ from time import sleep
 from typing import Any
 
 from engine.clock import ManualClock, SystemClock
-from engine.core.contents import RequestContents
-from engine.core.decisions import Decision, StepPlanned
+from engine.core.decisions import StepPlanned
 from engine.core.events import RequestArrived, StepCompleted
 from engine.core.limits import MAX_RECORD_QUEUE_ENTRIES
-from engine.core.sampling_params import SamplingParams
 from engine.core.vocabulary import Entry, RecordingClosed
 from engine.execution.interface import Runner, StepResult
+from engine.execution.passing_on import PassingOn
 from recorder.header import Header
 from recorder.vault import Contents
 from recorder.writer import Recorder
@@ -76,23 +75,13 @@ class ReplayRecording:
         self._recorder.close("the replay is over")
 
 
-class _Listener:
-    """A `Runner`."""
+class _Listener(PassingOn):
+    """`results` by step."""
 
     def __init__(self, runner: Runner, results: dict[int, StepResult]) -> None:
-        self._runner, self._results = runner, results
-
-    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return self._runner.prompt_digests(contents)
-
-    def add_request(
-        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
-    ) -> None:
-        self._runner.add_request(request, sampling, contents, digests)
-
-    def carry_out(self, decision: Decision) -> None:
-        self._runner.carry_out(decision)
+        super().__init__(runner)
+        self._results = results
 
     def execute(self, plan: StepPlanned) -> StepResult:
-        result = self._results[plan.step] = self._runner.execute(plan)
+        result = self._results[plan.step] = super().execute(plan)
         return result

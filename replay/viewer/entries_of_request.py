@@ -6,7 +6,6 @@ restarts, blocks that did not hold what they should. Some others come along. It 
 
 import sqlite3
 from collections.abc import Iterator
-from itertools import takewhile
 
 from engine.core.vocabulary import Entry
 from replay.lives import Life
@@ -40,7 +39,10 @@ def entries_of_request(viewed: Viewed, number: int, life: Life, request: int) ->
         yield from life.entries_about(request)
         return
     for first, last in stretches:
-        yield from takewhile(lambda entry, last=last: entry.sequence <= last, life.entries(first))  # type: ignore[misc]
+        for entry in life.entries(first):
+            if entry.sequence > last:
+                break
+            yield entry
 
 
 def _stretches(viewed: Viewed, life: int, request: int) -> list[tuple[int, int]] | None:

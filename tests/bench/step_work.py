@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.cuda import attention_plan
 from kernels.cuda.attention_plan import SPLIT_KEYS, TILE_ROWS, WIDE_ROWS, AttentionShape
-from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights, Tables
+from kernels.cuda.decoder_weights import DecoderWeights, Tables
 from kernels.cuda.device_bench import fixed_planes
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.step import Step, StepInputs, StepResult
@@ -24,6 +24,7 @@ from kernels.cuda.tiles import Plan, Shape, Tile, candidates
 from kernels.cuda.weights import Part, Weight
 from kernels.cuda.workspace import Workspace
 from kernels.decoder import DecoderShape
+from tests.kernels.cuda.shaped_layers import shaped_layer
 
 _META = torch.device("meta")
 _BLOCK_SIZE = 16
@@ -89,21 +90,9 @@ def _weights(shape: DecoderShape, format: str, head_format: str, load: Load) -> 
         part = Part(0, of, fixed_planes(of, _META), Plan((likely_tile(of, num_rows),)))
         return Weight(num_outputs, num_inputs, (part,))
 
-    hidden, mlp = shape.hidden_size, shape.intermediate_size
-    q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    norm = torch.empty(hidden, device=_META)
-    layer = LayerWeights(
-        attention_norm=norm,
-        qkv=matrix(q_size + 2 * kv_size, hidden),
-        qkv_bias=None,
-        q_norm=None,
-        k_norm=None,
-        o=matrix(hidden, q_size),
-        mlp_norm=norm,
-        gate_up=matrix(2 * mlp, hidden),
-        down=matrix(hidden, mlp),
-    )
-    head = matrix(shape.vocab_size, hidden, head_format, load.num_sequences)
+    norm = torch.empty(shape.hidden_size, device=_META)
+    layer = shaped_layer(shape, norm, matrix)
+    head = matrix(shape.vocab_size, shape.hidden_size, head_format, load.num_sequences)
     table = torch.empty(_POSITIONS, shape.head_dim // 2, device=_META)
     tables = Tables(table, table)
     return DecoderWeights(head, (layer,) * shape.num_layers, norm, head, tables, tables)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models
 from engine.execution.rotary import inverse_frequencies
 from engine.text.text_model import TextModel
 from engine.text.vocabulary import Vocabulary
-from kernels.cuda.decoder_weights import DecoderWeights, LayerWeights, Tables
+from kernels.cuda.decoder_weights import DecoderWeights, Tables
 from kernels.cuda.device_bench import fixed_planes
 from kernels.cuda.planes import LAYOUTS
 from kernels.cuda.tiles import Shape, default_plan
@@ -21,6 +21,7 @@ from kernels.cuda.weights import Part, Weight
 from kernels.decoder import DecoderParameters, DecoderShape, LayerParameters
 from kernels.rotary import rotary_tables
 from kernels.stored_tensor import StoredTensor
+from tests.kernels.cuda.shaped_layers import shaped_layer
 from tests.kernels.cuda.stored_matrices import stored_matrix
 
 SMALL = DecoderShape(30, 576, 1536, 9, 3, 64, 49152, 1e-5)
@@ -83,27 +84,12 @@ def made_weights(shape: DecoderShape, format: str, head_format: str, device: tor
         of = Shape(LAYOUTS[format], num_outputs, num_inputs)
         return Weight(num_outputs, num_inputs, (Part(0, of, fixed_planes(of, device), default_plan(of)),))
 
-    hidden, mlp = shape.hidden_size, shape.intermediate_size
-    q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    norm = torch.ones(hidden, device=device)
-
-    def layer() -> LayerWeights:
-        return LayerWeights(
-            attention_norm=norm,
-            qkv=matrix(q_size + 2 * kv_size, hidden),
-            qkv_bias=None,
-            q_norm=None,
-            k_norm=None,
-            o=matrix(hidden, q_size),
-            mlp_norm=norm,
-            gate_up=matrix(2 * mlp, hidden),
-            down=matrix(hidden, mlp),
-        )
-
-    head = matrix(shape.vocab_size, hidden, head_format)
+    norm = torch.ones(shape.hidden_size, device=device)
+    layers = tuple([shaped_layer(shape, norm, matrix) for _ in range(shape.num_layers)])
+    head = matrix(shape.vocab_size, shape.hidden_size, head_format)
     cos, sin = (
         torch.from_numpy(table).to(device)
         for table in rotary_tables(tuple(inverse_frequencies(5e5, shape.head_dim)), _CONTEXT)
     )
     tables = Tables(cos, sin)
-    return DecoderWeights(head, tuple([layer() for _ in range(shape.num_layers)]), norm, head, tables, tables)
+    return DecoderWeights(head, layers, norm, head, tables, tables)

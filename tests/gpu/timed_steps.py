@@ -53,7 +53,7 @@ def graph_seconds(stage: Stage, step: Callable[[], object]) -> float:
     """From a CUDA graph where there is a GPU."""
     if stage.device.type != "cuda":
         return seconds_of(step, stage.device, now_ns, 1)
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no types here
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):  # what is chosen and allocated at first cannot be captured
         for _ in range(3):

@@ -15,6 +15,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
 from engine.execution.build import BuiltRunner, build_runner
 from engine.execution.interface import StepResult
+from engine.execution.passing_on import PassingOn
 from engine.loop import EngineLoop
 from engine.protocol import Arrive, Message, Stop
 from recorder.header import Header
@@ -32,32 +33,25 @@ FAULT_STEP = 6  # the victim, admitted in step 0, has drawn six tokens before
 NUM_SOUND_TOKENS = 6
 
 
-class FaultyRunner:
+class FaultyRunner(PassingOn):
     """The real runner, but before step FAULT_STEP the culprit's slot 3 is copied over the victim's slot 3."""
 
     def __init__(self, built: BuiltRunner) -> None:
-        self._runner = built.runner
+        super().__init__(built.runner)
+        self._kv_store = built.runner.kv_store
         self._block_size = built.limits.block_size
         self._first_block: dict[int, int] = {}
-
-    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return self._runner.prompt_digests(contents)
-
-    def add_request(
-        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
-    ) -> None:
-        self._runner.add_request(request, sampling, contents, digests)
 
     def carry_out(self, decision: Decision) -> None:
         if isinstance(decision, RequestAdmitted):
             self._first_block[decision.request] = decision.block_ids[0]
-        self._runner.carry_out(decision)
+        super().carry_out(decision)
 
     def execute(self, plan: StepPlanned) -> StepResult:
         if plan.step == FAULT_STEP:
             source, target = (self._first_block[request] * self._block_size + 3 for request in (CULPRIT, VICTIM))
-            self._runner.kv_store.copy_slot(source, target)
-        return self._runner.execute(plan)
+            self._kv_store.copy_slot(source, target)
+        return super().execute(plan)
 
 
 class Inbox:

@@ -14,13 +14,12 @@ from structlog.testing import capture_logs
 
 from engine.clock import ManualClock
 from engine.config import EngineConfig
-from engine.core.contents import RequestContents
 from engine.core.decisions import Decision, StepPlanned
 from engine.core.limits import Limits
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduler import Core
 from engine.core.step_time import shape_of
 from engine.execution.interface import Runner, StepResult
+from engine.execution.passing_on import PassingOn
 from engine.execution.runner import ModelRunner
 from engine.execution.scripted import ScriptedRunner
 from engine.loop import EngineLoop
@@ -84,25 +83,17 @@ class _PacedClock(ManualClock):
         super().advance(nanoseconds)
 
 
-class TimedRunner:
+class TimedRunner(PassingOn):
     """A runner whose steps take what their shape says."""
 
     def __init__(self, runner: Runner, clock: ManualClock) -> None:
-        self._runner = runner
+        super().__init__(runner)
         self._clock = clock
         self._num_copied = 0
 
-    def prompt_digests(self, contents: RequestContents) -> tuple[bytes, ...]:
-        return self._runner.prompt_digests(contents)
-
-    def add_request(
-        self, request: int, sampling: SamplingParams, contents: RequestContents, digests: tuple[bytes, ...] = ()
-    ) -> None:
-        self._runner.add_request(request, sampling, contents, digests)
-
     def carry_out(self, decision: Decision) -> None:
         self._num_copied += len(getattr(decision, "host_blocks", ()))
-        self._runner.carry_out(decision)
+        super().carry_out(decision)
 
     def execute(self, plan: StepPlanned) -> StepResult:
         if plan.step > _MAX_STEPS:
@@ -110,7 +101,7 @@ class TimedRunner:
         swap_ns, self._num_copied = self._num_copied * SWAP_NS_PER_BLOCK, 0
         execute_ns = STEP_COST.of(shape_of(plan.rows))
         self._clock.advance(execute_ns + swap_ns)
-        result = self._runner.execute(plan)
+        result = super().execute(plan)
         completed = result.completed._replace(execute_ns=execute_ns, sample_ns=0, swap_ns=swap_ns)
         return result._replace(completed=completed)
 
